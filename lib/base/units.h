@@ -1,0 +1,25 @@
+// Quantities as people write and read them: sizes and durations.  No I/O, no globals; any thread.
+#pragma once
+
+#include "base/result.h"
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace varde {
+
+// Seconds from "20" (minutes, as Slurm reads a bare number), Slurm's forms MM:SS, HH:MM:SS, D-HH, D-HH:MM, D-HH:MM:SS,
+// and 90s, 20m, 1h30m, 2d.  At least one second, at most 365 days.
+result<uint64_t> parse_duration_s(std::string_view text);
+
+// Bytes from "4096", "64K", "512M", "4G", "1.5T", "4GiB", "4GB" (units are powers of 1024, as in Slurm).
+result<uint64_t> parse_size_bytes(std::string_view text);
+
+// A decimal number with nothing around it, at most `most`.
+result<uint64_t> parse_number(std::string_view text, uint64_t most = UINT64_MAX);
+
+std::string format_bytes(uint64_t bytes);      // "1.5 GiB"
+std::string format_duration(uint64_t seconds);  // "1h30m", "45s"
+
+}  // namespace varde

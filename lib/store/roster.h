@@ -1,0 +1,103 @@
+// The roster: how the nodes of a run meet.  One file of 4096 bytes, a slot, per node; a node writes only its own.
+//
+// Slots are read and written with O_DIRECT where the file system takes it, reopened per read where it does not, so that attribute
+// caches don't lie.  A torn read shows in the checksum and is read again.  Blocking I/O: call from a thread that may wait for storage.
+#pragma once
+
+#include "base/handle.h"
+#include "base/result.h"
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace varde::store {
+
+// What a node is doing.  The numbers are on disk.
+enum class phase : uint32_t {
+    opening = 1,    // ranks are arriving; no incarnation yet
+    choosing = 2,   // incarnation known, waiting for the leader's choice
+    loading = 3,    // reading the chosen generation
+    training = 4,
+    ended = 5,      // all ranks closed the run, everything is drained: silence from here on is no alarm
+};
+
+enum class outcome : uint32_t { none = 0, pending = 1, sealed = 2, failed = 3, late = 4 };
+enum class choice_kind : uint32_t { none = 0, fresh = 1, generation = 2, refused = 3 };
+enum class verdict : uint32_t { none = 0, loaded = 1, damaged = 2, mismatch = 3, failed = 4 };
+
+// What became of one generation on one node.
+struct generation_state {
+    uint64_t step = 0;          // 0: empty
+    outcome what = outcome::none;
+    uint32_t os_errno = 0;
+    uint64_t bytes_done = 0;
+    uint64_t bytes_total = 0;
+    uint64_t seal_checksum = 0;  // of the sealed pack's seal
+
+    bool operator==(const generation_state&) const = default;
+};
+
+constexpr size_t generations_in_slot = 4;  // the newest ones, newest first: a reader once a second misses none
+
+struct slot {
+    // Who
+    uint32_t node_index = 0;
+    uint32_t node_count = 0;
+    uint64_t incarnation = 0;    // 0 while opening
+    std::string launch;          // identity of this start, the same on all its nodes ("slurm 7.1.0"); at most 127 bytes
+    std::string host;            // at most 63 bytes
+    uint64_t job_id = 0;         // 0: no Slurm
+    // Alive
+    uint64_t sequence = 0;       // grows with every write
+    uint64_t wall_ns = 0;        // for people only
+    phase now = phase::opening;
+    uint64_t step_min = 0;       // of the node's ranks
+    uint64_t step_max = 0;
+    // Generations
+    std::array<generation_state, generations_in_slot> generations{};
+    uint64_t drain_busy = 0;     // 1 while a generation is being staged or drained
+    // As leader
+    uint64_t proposed_step = 0;  // 0: none
+    uint64_t complete_step = 0;  // newest committed in this incarnation
+    uint64_t choice_attempt = 0; // grows with every choice
+    choice_kind choice = choice_kind::none;
+    uint64_t choice_step = 0;
+    uint64_t choice_incarnation = 0;
+    uint64_t confirmed_attempt = 0;  // all verdicts of this attempt are in and good
+    // Answer to the leader's choice
+    uint64_t verdict_attempt = 0;
+    verdict loaded = verdict::none;
+    std::string reason;          // of a bad verdict or a refusal, at most 511 bytes
+
+    bool operator==(const slot&) const = default;
+};
+
+constexpr size_t slot_bytes = 4096;
+void encode_slot(const slot& from, std::array<std::byte, slot_bytes>& to) noexcept;  // longer texts are cut at a UTF-8 boundary
+result<slot> decode_slot(const std::array<std::byte, slot_bytes>& from);             // damaged: bad magic, version or checksum
+
+class roster {
+public:
+    // `directory` is an open "<run>/roster".  Makes nothing yet.
+    static result<roster> open(unique_fd directory);
+
+    // Writes this node's slot (created where missing) with one write of 4096 bytes.
+    result<void> write(const slot& mine);
+    // not_found: that node has not written yet.  damaged: still torn after several reads.
+    result<slot> read(uint32_t node_index);
+    // Slots of nodes [0, node_count): one entry each, in order.
+    std::vector<result<slot>> read_all(uint32_t node_count);
+
+    // Claims the next incarnation: the number is one more than the newest claim, and the claim is a file that only one process can
+    // create ("roster/incarnation-00003").  `claim` is its content: JSON for people and for a refused job.
+    result<uint64_t> claim_incarnation(const std::string& claim);
+    // Newest claimed incarnation, 0 if none; one look-up of `incarnation`+1 when that does not exist yet.
+    result<uint64_t> newest_incarnation(uint64_t known);
+
+private:
+    unique_fd directory_;
+};
+
+}  // namespace varde::store

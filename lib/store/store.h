@@ -1,0 +1,117 @@
+// A run's directory: generations, their packs and manifests, choice, retention, history.
+//
+// Everything is decided by reading what is there; no code follows `latest`.  A directory that cannot be read is an error, never "no
+// checkpoint".  Blocking I/O: call from a thread that may wait for storage.  Paths go through openat() on the run's directory.
+#pragma once
+
+#include "base/handle.h"
+#include "base/result.h"
+#include "pack/layout.h"
+#include "store/roster.h"
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace varde::store {
+
+struct generation_id {
+    uint64_t step = 0;
+    uint64_t incarnation = 0;
+    auto operator<=>(const generation_id&) const = default;  // newest = greatest
+};
+std::string generation_name(generation_id id);                     // "step-000000001200.r3"
+result<generation_id> parse_generation_name(std::string_view name);
+std::string pack_name(uint32_t node_index, uint32_t node_count);   // "node-00003-of-00192.safetensors"
+
+enum class generation_status : uint8_t { complete, incomplete, damaged, writing };
+
+struct generation {
+    generation_id id;
+    generation_status status = generation_status::incomplete;
+    bool committed = false;          // a valid manifest is there
+    uint32_t node_count = 0;         // 0: no pack yet
+    uint32_t packs_sealed = 0;       // files under their final name
+    std::vector<uint32_t> missing;   // node indexes without a sealed pack, at most 16 of them
+    uint64_t size_bytes = 0;
+    uint64_t wall_ns = 0;            // newest modification time of what is in it
+    std::string reason;              // of damage
+};
+
+// manifest.json: the commit record.
+struct manifest_pack {
+    uint32_t node_index = 0;
+    uint64_t size_bytes = 0;
+    uint64_t seal_checksum = 0;
+    std::string host;
+};
+struct manifest {
+    std::string run;
+    generation_id id;
+    uint32_t world = 0;
+    std::vector<manifest_pack> packs;   // node_count of them, in order
+    uint64_t wall_ns = 0;
+    std::string library;
+};
+
+// A pack being written.  Abandoning it (destructor) removes the .partial file.
+class pack_file {
+public:
+    int fd() const noexcept { return fd_.get(); }
+    const std::string& path() const noexcept { return path_; }
+    bool direct() const noexcept { return direct_; }
+    // fsync, rename to the final name, fsync of the directory.  A failure is final: the pack stays unsealed.
+    result<void> seal();
+    ~pack_file();
+    pack_file(pack_file&&) noexcept;
+    pack_file& operator=(pack_file&&) noexcept;
+
+private:
+    friend class run_directory;
+    pack_file() = default;
+    unique_fd directory_;
+    unique_fd fd_;
+    std::string name_;   // final
+    std::string path_;   // for messages
+    bool direct_ = false;
+};
+
+class run_directory {
+public:
+    // Opens "<directory>/<name>"; `create` makes what is missing (mode 0700 for the run).
+    static result<run_directory> open(const std::string& directory, const std::string& name, bool create);
+
+    const std::string& path() const noexcept { return path_; }
+    result<roster> open_roster(bool create);
+
+    // All generations, newest first, each judged by names, sizes and manifest (not by reading packs).
+    result<std::vector<generation>> list() const;
+
+    // The newest generation that is complete and older than `before` (nothing: no bound); or exactly `exact`.
+    // not_found: there are no generations at all, or none is asked for.  damaged: there are some, but none complete.
+    result<generation> choose(const generation_id* before) const;
+
+    // Creates the generation's directory where missing and this node's .partial, O_DIRECT where the file system takes it, with
+    // `size_bytes` reserved.  no_space names path, needed and free.
+    result<pack_file> create_pack(generation_id id, uint32_t node_index, uint32_t node_count, uint64_t size_bytes);
+    // For reading; O_DIRECT where possible.
+    result<unique_fd> open_pack(generation_id id, uint32_t node_index, uint32_t node_count, uint64_t* ret_size_bytes) const;
+
+    result<void> commit(const manifest& record);   // temporary name, fsync, rename, fsync of the directory; then `latest`
+    result<manifest> read_manifest(generation_id id) const;
+    result<void> mark_damaged(generation_id id, const std::string& reason);   // kept for people: damaged.json beside the packs
+
+    // Deletes complete generations beyond the newest `keep`, and incomplete ones older than the oldest kept; never one that is
+    // damaged or newer.  Called by the leader only, after a commit.  Returns how many.
+    result<uint32_t> retire(uint32_t keep, generation_id newest);
+
+    // Appends one line of JSON to history.jsonl with one write.
+    result<void> append_history(const std::string& line);
+
+private:
+    unique_fd fd_;
+    std::string path_;
+};
+
+}  // namespace varde::store
