@@ -24,13 +24,13 @@ code code_of(int os_errno) noexcept {
 
 }  // namespace
 
-error os_error(int os_errno, std::string context) {
+failure os_error(int os_errno, std::string context) {
     char text[128] = "";
     // The GNU variant returns the text, which need not be in the buffer.
     const char* reason = ::strerror_r(os_errno, text, sizeof text);
     context += ": ";
     context += reason;
-    return error{code_of(os_errno), os_errno, std::move(context)};
+    return failure{code_of(os_errno), os_errno, std::move(context)};
 }
 
 const char* code_name(code what) noexcept {

@@ -30,7 +30,7 @@ enum class code : int {
     internal = 12,    // a mistake of ours
 };
 
-struct error {
+struct failure {
     code what = code::internal;
     int os_errno = 0;     // 0 where no system call failed
     std::string context;  // one line: what failed, on what, why, and what the reader can do
@@ -40,7 +40,7 @@ template <class T>
 class [[nodiscard]] result {
 public:
     result(T value) : state_(std::in_place_index<0>, std::move(value)) {}
-    result(error failure) : state_(std::in_place_index<1>, std::move(failure)) {}
+    result(failure why) : state_(std::in_place_index<1>, std::move(why)) {}
 
     bool has_value() const noexcept { return state_.index() == 0; }
     explicit operator bool() const noexcept { return has_value(); }
@@ -54,26 +54,26 @@ public:
     T* operator->() { return &value(); }
     const T* operator->() const { return &value(); }
 
-    const varde::error& error() const& { assert(!has_value()); return *std::get_if<1>(&state_); }
-    varde::error&& error() && { assert(!has_value()); return std::move(*std::get_if<1>(&state_)); }
+    const failure& error() const& { assert(!has_value()); return *std::get_if<1>(&state_); }
+    failure&& error() && { assert(!has_value()); return std::move(*std::get_if<1>(&state_)); }
 
 private:
-    std::variant<T, varde::error> state_;
+    std::variant<T, failure> state_;
 };
 
 template <>
 class [[nodiscard]] result<void> {
 public:
     result() = default;
-    result(varde::error failure) : failure_(std::move(failure)), failed_(true) {}
+    result(failure why) : why_(std::move(why)), failed_(true) {}
 
     bool has_value() const noexcept { return !failed_; }
     explicit operator bool() const noexcept { return !failed_; }
-    const varde::error& error() const& { assert(failed_); return failure_; }
-    varde::error&& error() && { assert(failed_); return std::move(failure_); }
+    const failure& error() const& { assert(failed_); return why_; }
+    failure&& error() && { assert(failed_); return std::move(why_); }
 
 private:
-    varde::error failure_;
+    failure why_;
     bool failed_ = false;
 };
 
@@ -83,8 +83,8 @@ void discard(const result<T>&, const char* /*why*/) {}
 inline void discard(int, const char* /*why*/) {}
 
 // "CONTEXT: strerror(os_errno)", with the code that fits the number (ENOSPC -> no_space, ...).
-error os_error(int os_errno, std::string context);
-inline error fail(code what, std::string context) { return error{what, 0, std::move(context)}; }
+failure os_error(int os_errno, std::string context);
+inline failure fail(code what, std::string context) { return failure{what, 0, std::move(context)}; }
 
 // Name of a code for people: "busy", "damaged", ...
 const char* code_name(code what) noexcept;
