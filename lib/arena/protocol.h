@@ -20,7 +20,9 @@
 #include "pack/layout.h"
 
 #include <cstdint>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace varde::arena {
@@ -150,6 +152,18 @@ template <> constexpr message type_of<restored>() { return message::restored; }
 template <> constexpr message type_of<save>() { return message::save; }
 template <> constexpr message type_of<give_up>() { return message::give_up; }
 template <> constexpr message type_of<bye>() { return message::bye; }
+
+template <> result<hello> decode<hello>(std::string_view payload);
+template <> result<welcome> decode<welcome>(std::string_view payload);
+template <> result<refused> decode<refused>(std::string_view payload);
+template <> result<layout> decode<layout>(std::string_view payload);
+template <> result<restore> decode<restore>(std::string_view payload);
+template <> result<restore_chunk> decode<restore_chunk>(std::string_view payload);
+template <> result<chunk_taken> decode<chunk_taken>(std::string_view payload);
+template <> result<restored> decode<restored>(std::string_view payload);
+template <> result<save> decode<save>(std::string_view payload);
+template <> result<give_up> decode<give_up>(std::string_view payload);
+template <> result<bye> decode<bye>(std::string_view payload);
 
 template <class T>
 std::string frame_of(const T& body) {

@@ -3,9 +3,10 @@
 
 #include <cstdint>
 #include <cstring>
-#include <span>
 #include <string>
+#include <string_view>
 #include <type_traits>
+#include <utility>
 
 namespace varde::arena {
 
@@ -50,6 +51,7 @@ public:
         rest_.remove_prefix(length);
         return value;
     }
+    void refuse() noexcept { ok_ = false; }
     bool ok() const noexcept { return ok_; }
     size_t left() const noexcept { return rest_.size(); }
     bool done() const noexcept { return ok_ && rest_.empty(); }
