@@ -43,14 +43,16 @@ struct option_rule {
 // All options in the order of the usage text.
 std::span<const option_rule> option_rules() noexcept;
 
-// Applies one option; the error names option, value, reason and a right example.
+// Applies one option; the error names option, value, reason and a right example, in one line.  `target` is unchanged then.
 result<void> apply_option(options& target, const option_rule& rule, std::string_view text);
 
-// Reads PREFIX<VARIABLE> (such as "SLURM_VARDE_") for each rule through `get` (getenv, or a test's table).
+// Reads PREFIX<VARIABLE> (such as "SLURM_VARDE_") for each rule through `get` (getenv, or a test's table).  A variable that is
+// empty counts as not set, as in Slurm; the error names the variable too.
 using environment = const char* (*)(const char* name);
 result<options> options_from_environment(const char* prefix, environment get);
 
-// %u user, %j job id, %x job name, %% a percent sign; any other is an error.  Empty values are errors.
+// %u user, %j job id, %x job name, %% a percent sign; any other is an error, as is a value that is empty where it is used.
+// A value becomes one name of the path: '/' in it turns into '_', and "." and ".." are errors.
 struct pattern_values {
     std::string user;
     std::string job_id;
