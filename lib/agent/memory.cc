@@ -1,0 +1,85 @@
+// memfds, seals, mappings, locking.
+#include "agent/memory.h"
+
+#include "arena/control.h"
+#include "base/units.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+namespace varde::agent {
+
+namespace {
+
+result<unique_fd> make_memfd(const char* name, uint64_t size_bytes) {
+    unique_fd fd(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    if (!fd) return os_error(errno, std::string("couldn't make the memfd '") + name + "'");
+    if (::ftruncate(fd.get(), static_cast<off_t>(size_bytes)) != 0) {
+        return os_error(errno, std::string("couldn't size the memfd '") + name + "' to " + format_bytes(size_bytes));
+    }
+    if (::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+        return os_error(errno, std::string("couldn't seal the memfd '") + name + "'");
+    }
+    return fd;
+}
+
+result<mapping> map_all(int fd, const char* what) {
+    struct stat about {};
+    if (::fstat(fd, &about) != 0) return os_error(errno, std::string("couldn't stat the ") + what);
+    const auto size_bytes = static_cast<size_t>(about.st_size);
+    void* address = ::mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (address == MAP_FAILED) return os_error(errno, std::string("couldn't map the ") + what);
+    return mapping(address, size_bytes);
+}
+
+}  // namespace
+
+result<node_memory> map_memory(unique_fd control_fd, unique_fd arena_fd) {
+    auto control = map_all(control_fd.get(), "control pages");
+    if (!control) return control.error();
+    auto arena = map_all(arena_fd.get(), "arena");
+    if (!arena) return arena.error();
+    if (control->size_bytes() != arena::control_bytes) return fail(code::internal, "control pages have a wrong size");
+    return node_memory{std::move(control_fd), std::move(arena_fd), std::move(*control), std::move(*arena)};
+}
+
+result<node_memory> make_memory(uint64_t arena_bytes) {
+    auto control_fd = make_memfd("varde-control", arena::control_bytes);
+    if (!control_fd) return control_fd.error();
+    auto arena_fd = make_memfd("varde-arena", arena_bytes);
+    if (!arena_fd) return arena_fd.error();
+    auto memory = map_memory(std::move(*control_fd), std::move(*arena_fd));
+    if (!memory) return memory;
+    auto* node = arena::node_of(memory->control.data());
+    node->magic = arena::control_magic;
+    node->version = arena::control_version;
+    return memory;
+}
+
+result<void> lock_memory(const mapping& arena) {
+    // 256 MiB at a time: the lock of the address space is let go in between, so that the worker's start does not wait.
+    constexpr size_t piece_bytes = 256ULL << 20;
+    for (size_t done = 0; done < arena.size_bytes(); done += piece_bytes) {
+        const size_t size_bytes = std::min(piece_bytes, arena.size_bytes() - done);
+        std::byte* piece = arena.data() + done;
+        if (::madvise(piece, size_bytes, MADV_POPULATE_WRITE) != 0 && errno != EINVAL) {  // EINVAL: kernel before 5.14
+            return os_error(errno, "couldn't reserve the arena after " + format_bytes(done) + " of " +
+                                       format_bytes(arena.size_bytes()));
+        }
+        if (::mlock(piece, size_bytes) != 0) {
+            const int os_errno = errno;
+            rlimit limit{};
+            ::getrlimit(RLIMIT_MEMLOCK, &limit);
+            return failure{code::no_memory, os_errno,
+                           "couldn't lock the arena: needs " + format_bytes(arena.size_bytes()) + ", the limit is " +
+                               format_bytes(limit.rlim_cur) + "; it is used unlocked, raise memlock to pin it"};
+        }
+    }
+    return {};
+}
+
+}  // namespace varde::agent

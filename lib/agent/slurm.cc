@@ -1,0 +1,109 @@
+// scontrol: calls and the one-line output of `show job`.
+#include "agent/slurm.h"
+
+#include "base/process.h"
+#include "base/units.h"
+
+#include <cstdlib>
+
+namespace varde::agent {
+
+namespace {
+
+// Comments of ours begin with this; anything else is the user's text and stays.
+constexpr const char* comment_mark = "varde:";
+
+// Free text in the output (names, paths, the comment itself) may hold blanks and even "Key=" of its own.  Keys come in a fixed
+// order, so a key counts only at the start or after a blank, and the comment is cut at the key that follows it in every version.
+constexpr const char* keys_after_comment[] = {" Power=", " TresPerNode=", " MailUser=", " StdErr=", " NtasksPerTRES:"};
+
+std::string comment_of(const std::string& line) {
+    const size_t start = line.find(" Comment=");
+    if (start == std::string::npos) return {};
+    const size_t from = start + 9;
+    size_t end = line.find(" StdErr=", from);
+    for (const char* key : keys_after_comment) end = std::min(end, line.find(key, from));
+    std::string text = line.substr(from, end == std::string::npos ? end : end - from);
+    while (!text.empty() && (text.back() == ' ' || text.back() == '\n')) text.pop_back();
+    return text;
+}
+
+}  // namespace
+
+std::string field_of(const std::string& line, const std::string& key) {
+    const std::string wanted = key + "=";
+    size_t at = 0;
+    while ((at = line.find(wanted, at)) != std::string::npos) {
+        if (at == 0 || line[at - 1] == ' ') {
+            const size_t from = at + wanted.size();
+            return line.substr(from, line.find_first_of(" \n", from) - from);
+        }
+        at += wanted.size();
+    }
+    return {};
+}
+
+job_facts parse_job(const std::string& line) {
+    job_facts facts;
+    facts.state = field_of(line, "JobState");
+    if (const auto restarts = parse_number(field_of(line, "Restarts"))) facts.restarts = *restarts;
+    facts.batch = field_of(line, "BatchFlag") != "0" && !field_of(line, "BatchFlag").empty();
+    facts.requeue = field_of(line, "Requeue") != "0";
+    facts.comment = comment_of(line);
+    return facts;
+}
+
+result<std::string> slurm::scontrol(std::vector<std::string> arguments) const {
+    if (!present()) return fail(code::unavailable, "there is no Slurm job");
+    program what;
+    what.arguments = {bin_directory_ + "/scontrol"};
+    what.environment = {"PATH=/usr/bin:/bin", "LC_ALL=C"};
+    // The configuration of the running Slurm, where it is not at the default place.
+    if (const char* conf = ::getenv("SLURM_CONF")) what.environment.push_back(std::string("SLURM_CONF=") + conf);
+    std::string verb;
+    for (auto& argument : arguments) {
+        verb += " " + argument;
+        what.arguments.push_back(std::move(argument));
+    }
+    auto outcome = run_program(what);
+    if (!outcome) return outcome.error();
+    if (outcome->exit_status != 0) {
+        std::string text = outcome->output.substr(0, 300);
+        while (!text.empty() && text.back() == '\n') text.pop_back();
+        return fail(code::unavailable, "'scontrol" + verb + "' failed: " + text);
+    }
+    return std::move(outcome->output);
+}
+
+result<job_facts> slurm::job() const {
+    auto line = scontrol({"--oneliner", "show", "job", std::to_string(job_id_)});
+    if (!line) return line.error();
+    return parse_job(*line);
+}
+
+result<void> slurm::comment(const std::string& text) const {
+    auto facts = job();
+    if (!facts) return facts.error();
+    if (!facts->comment.empty() && facts->comment.rfind(comment_mark, 0) != 0) return {};  // the user's own text
+    auto done = scontrol({"update", "jobid=" + std::to_string(job_id_), "comment=" + text});
+    if (!done) return done.error();
+    return {};
+}
+
+result<void> slurm::requeue(uint64_t restarts, const std::string& text) const {
+    auto facts = job();
+    if (!facts) return facts.error();
+    if (facts->restarts != restarts) {
+        return fail(code::fenced, "the job has been restarted already (" + std::to_string(facts->restarts) + " restarts)");
+    }
+    if (facts->state != "RUNNING") return fail(code::busy, "the job is " + facts->state + ", not running");
+    if (!facts->batch) return fail(code::invalid, "only jobs of sbatch can be requeued");
+    if (facts->comment.empty() || facts->comment.rfind(comment_mark, 0) == 0) {
+        discard(scontrol({"update", "jobid=" + std::to_string(job_id_), "comment=" + text}), "the requeue matters more");
+    }
+    auto done = scontrol({"requeue", std::to_string(job_id_)});
+    if (!done) return done.error();
+    return {};
+}
+
+}  // namespace varde::agent
