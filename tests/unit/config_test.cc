@@ -1,0 +1,117 @@
+// varde.yaml: defaults, every key, and refusals that name file, line, key and reason.
+#include "config/config.h"
+
+#include <criterion/criterion.h>
+#include <fstream>
+#include <sstream>
+
+using namespace varde;
+
+static config parsed(const char* text) {
+    auto found = parse_config(text, "varde.yaml");
+    cr_assert(found.has_value(), "%s", found.has_value() ? "" : found.error().context.c_str());
+    return *found;
+}
+
+static std::string file(const char* path) {
+    std::ifstream in(path);
+    cr_assert(in.good(), "run the tests from the top of the tree");
+    std::ostringstream text;
+    text << in.rdbuf();
+    return text.str();
+}
+
+Test(config, nothing_means_defaults) {
+    for (const char* text : {"", "\n", "# only a comment\n", "---\n", "agent:\n", "{}", "agent: {}\n"})
+        cr_assert(parsed(text) == config{}, "'%s'", text);
+}
+
+Test(config, reads_every_key) {
+    const config found = parsed("agent:\n  memory: 64G\n  chunk: 8M\n  pulse_ms: 250\n  silence_s: 5\n"
+                                "defaults:\n  directory: /p/%u\n  keep: 7\n  max_restarts: 0\n"
+                                "prolog:\n  ready_ms: 2000\nepilog:\n  drain_s: 0\ncontroller:\n  free_s: 60\n"
+                                "slurm:\n  bin_dir: /opt/slurm/bin\n");
+    cr_assert(*found.memory_bytes == 64ULL << 30 && !found.memory_percent);
+    cr_assert_eq(found.chunk_bytes, 8ULL << 20);
+    cr_assert_eq(found.pulse_ms, 250);
+    cr_assert_eq(found.silence_s, 5);
+    cr_assert(found.directory == "/p/%u");
+    cr_assert_eq(found.keep, 7);
+    cr_assert_eq(found.max_restarts, 0);
+    cr_assert_eq(found.ready_ms, 2000);
+    cr_assert_eq(found.drain_s, 0);
+    cr_assert_eq(found.free_s, 60);
+    cr_assert(found.bin_dir == "/opt/slurm/bin");
+    cr_assert(*parsed("agent: {memory: 25%}").memory_percent == 25);
+}
+
+Test(config, the_file_we_ship_is_the_defaults) {
+    const std::string shipped = file("conf/varde.yaml");
+    cr_assert(parsed(shipped.c_str()) == config{});
+    // With every '#' in front of a key taken away it must still be right, and still the defaults.
+    std::string uncommented;
+    std::istringstream lines(shipped);
+    size_t keys = 0;
+    for (std::string line; std::getline(lines, line);) {
+        const size_t mark = line.find('#');
+        const bool key = mark != std::string::npos && mark + 1 < line.size() && line[mark + 1] != ' ';
+        if (key) line.erase(mark, 1);
+        keys += key;
+        uncommented += line + "\n";
+    }
+    cr_assert_eq(keys, 11 + 6, "the file names each key and section: %zu", keys);
+    cr_assert(parsed(uncommented.c_str()) == config{});
+}
+
+Test(config, a_refusal_names_file_line_key_and_reason) {
+    const struct {
+        const char* text;
+        const char* line;
+        const char* parts[3];
+    } bad[] = {
+        {"agent:\n  memry: 1G\n", "varde.yaml:2'", {"agent has no key 'memry'", "memory, chunk", ""}},
+        {"agnt:\n  memory: 1G\n", "varde.yaml:1'", {"no section 'agnt'", "agent, defaults", ""}},
+        {"agent:\n  memory: 0%\n", "varde.yaml:2'", {"agent.memory is '0%'", "1% to 90%", "memory: 10%"}},
+        {"agent:\n  memory: lots\n", "varde.yaml:2'", {"agent.memory is 'lots'", "digit", "memory: 10%"}},
+        {"agent:\n  memory:\n", "varde.yaml:2'", {"agent.memory is ''", "empty", "memory: 10%"}},
+        {"agent:\n  memory: [1G, 2G]\n", "varde.yaml:2'", {"agent.memory", "more than one value", "memory: 10%"}},
+        {"agent:\n  chunk: 3M\n", "varde.yaml:2'", {"agent.chunk is '3M'", "power of two", "chunk: 4M"}},
+        {"agent:\n  chunk: 128M\n", "varde.yaml:2'", {"agent.chunk is '128M'", "64M", "chunk: 4M"}},
+        {"agent:\n  chunk: 0\n", "varde.yaml:2'", {"agent.chunk is '0'", "power of two", "chunk: 4M"}},
+        {"agent:\n\n  pulse_ms: 9\n", "varde.yaml:3'", {"agent.pulse_ms is '9'", "smaller than 10", "pulse_ms: 1000"}},
+        {"agent:\n  pulse_ms: -1\n", "varde.yaml:2'", {"agent.pulse_ms is '-1'", "digit", "pulse_ms: 1000"}},
+        {"agent:\n  silence_s: 1h\n", "varde.yaml:2'", {"agent.silence_s is '1h'", "not a digit", "silence_s: 30"}},
+        {"agent:\n  silence_s: 99999\n", "varde.yaml:2'", {"agent.silence_s", "larger than 3600", "silence_s: 30"}},
+        {"defaults:\n  directory: ckpt\n", "varde.yaml:2'", {"directory is 'ckpt'", "absolute", "directory: /scratch"}},
+        {"defaults:\n  directory: /p/%q\n", "varde.yaml:2'", {"directory is '/p/%q'", "unknown", "directory: /scratch"}},
+        {"defaults:\n  keep: 0\n", "varde.yaml:2'", {"defaults.keep is '0'", "smaller than 1", "keep: 3"}},
+        {"slurm:\n  bin_dir: bin\n", "varde.yaml:2'", {"slurm.bin_dir is 'bin'", "absolute", "bin_dir: /usr/bin"}},
+        {"agent:\n  chunk: 4M\n  chunk: 8M\n", "varde.yaml:3'", {"'chunk' comes twice", "", ""}},
+        {"agent:\n  chunk: 4M\nagent:\n  chunk: 8M\n", "varde.yaml:3'", {"'agent' comes twice", "", ""}},
+        {"agent: yes\n", "varde.yaml:1'", {"agent must hold", "", ""}},
+        {"- a\n- b\n", "varde.yaml:1'", {"sections", "", ""}},
+        {"agent:\n  [a]: 1\n", "varde.yaml:2'", {"single word", "", ""}},
+        {"agent:\n\tchunk: 4M\n", "varde.yaml:2'", {"", "", ""}},
+        {"agent: {chunk: 4M\n", "varde.yaml:2'", {"", "", ""}},
+        {"agent: *unknown\n", "varde.yaml:1'", {"", "", ""}},
+        {"---\nagent: {}\n---\nagent: {}\n", "varde.yaml'", {"more than one document", "", ""}},
+    };
+    for (const auto& each : bad) {
+        auto found = parse_config(each.text, "varde.yaml");
+        cr_assert(!found.has_value(), "taken: %s", each.text);
+        const std::string& text = found.error().context;
+        cr_assert(found.error().what == code::invalid);
+        cr_assert(text.find(each.line) != std::string::npos, "'%s' lacks '%s' for:\n%s", text.c_str(), each.line, each.text);
+        for (const char* part : each.parts) cr_assert(text.find(part) != std::string::npos, "'%s' lacks '%s'", text.c_str(), part);
+        cr_assert_eq(text.find('\n'), std::string::npos);
+    }
+}
+
+Test(config, arena_takes_the_jobs_wish_first) {
+    config site;
+    cr_assert_eq(arena_bytes(site, 5, {}, 1000), 5);
+    cr_assert_eq(arena_bytes(site, {}, 50, 1000), 500);
+    cr_assert_eq(arena_bytes(site, {}, {}, 1000), 100);
+    site = parsed("agent: {memory: 2M}");
+    cr_assert_eq(arena_bytes(site, {}, {}, 1000), 2ULL << 20);
+}
