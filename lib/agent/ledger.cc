@@ -127,7 +127,7 @@ result<void> ledger::put(record kind, uint32_t local_rank, const std::string& va
     auto done = append(record_bytes({kind, local_rank}, value));
     if (!done) return done;
     uint64_t live_bytes = 0;
-    for (const auto& [key, text] : records_) live_bytes += sizeof(head) + text.size();
+    for (const auto& [which, text] : records_) live_bytes += sizeof(head) + text.size();
     if (end_ > 2 * live_bytes + compaction_slack_bytes) return compact();
     return {};
 }
@@ -142,7 +142,7 @@ result<void> ledger::compact() {
     const int fd = files_[other].get();
     if (::ftruncate(fd, 0) != 0) return os_error(errno, "couldn't empty the agent's ledger");
     std::string bytes;
-    for (const auto& [key, value] : records_) bytes += record_bytes(key, value);
+    for (const auto& [which, value] : records_) bytes += record_bytes(which, value);
     if (auto done = write_at(fd, bytes, records_start); !done) return done;
     const uint64_t epoch = epoch_ + 1;
     if (auto done = write_at(fd, {reinterpret_cast<const char*>(&epoch), sizeof epoch}, 0); !done) return done;

@@ -1,0 +1,189 @@
+// Decisions from the roster.
+#include "agent/leader.h"
+
+#include <algorithm>
+
+namespace varde::agent {
+
+using store::outcome;
+using store::phase;
+
+bool is_silent(const sighting& node, uint64_t silence_ns) noexcept { return node.quiet_ns >= silence_ns; }
+
+uint32_t leader_of(const view& what, uint64_t silence_ns) noexcept {
+    for (uint32_t index = 0; index < what.self; index++) {
+        if (!is_silent(what.nodes[index], silence_ns)) return index;
+    }
+    return what.self;
+}
+
+outcome outcome_of(const store::slot& node, uint64_t step) noexcept {
+    for (const auto& state : node.generations) {
+        if (state.step == step && step != 0) return state.what;
+    }
+    return outcome::none;
+}
+
+// ---- schedule
+
+namespace {
+
+constexpr size_t samples_max = 32;
+// A proposal that came too late somewhere doubles the lead, up to here: longer than any roster that is of use.
+constexpr uint64_t lead_max_ns = 60'000'000'000;
+constexpr uint64_t steps_ahead_min = 2;
+
+bool all_training(const view& what) {
+    return std::all_of(what.nodes.begin(), what.nodes.end(),
+                       [](const sighting& node) { return node.seen && node.slot.now == phase::training; });
+}
+
+bool any_draining(const view& what) {
+    return std::any_of(what.nodes.begin(), what.nodes.end(),
+                       [](const sighting& node) { return node.seen && node.slot.drain_busy != 0; });
+}
+
+}  // namespace
+
+void schedule::observe(const view& what) {
+    uint64_t newest = 0;
+    for (const auto& node : what.nodes) {
+        if (node.seen) newest = std::max(newest, node.slot.step_max);
+    }
+    if (newest_step_ns_ == 0 || newest > newest_step_) {
+        newest_step_ns_ = what.now_ns;
+        newest_step_ = newest;
+        samples_.push_back({newest, what.now_ns});
+        if (samples_.size() > samples_max) samples_.pop_front();
+    }
+}
+
+uint64_t schedule::step_ns() const noexcept {
+    if (samples_.size() < 3) return 0;
+    const auto& first = samples_[1];  // the very first sample may be from before the first step
+    const auto& last = samples_.back();
+    return last.step > first.step ? (last.at_ns - first.at_ns) / (last.step - first.step) : 0;
+}
+
+uint64_t schedule::stalled_ns(uint64_t now_ns) const noexcept {
+    return newest_step_ns_ == 0 ? 0 : now_ns - newest_step_ns_;
+}
+
+// Has the open proposal come to an end?
+void schedule::settle(const view& what) {
+    if (!open_) return;
+    bool all_sealed = true;
+    bool failed = false;
+    bool late = false;
+    for (const auto& node : what.nodes) {
+        const auto state = outcome_of(node.slot, proposed_step_);
+        all_sealed = all_sealed && state == outcome::sealed;
+        failed = failed || state == outcome::failed;
+        late = late || state == outcome::late;
+    }
+    if (!all_sealed && !failed && !late) return;
+    open_ = false;
+    if (late) {  // try again at once, from farther ahead; a failed write waits for the next interval instead
+        lead_ns_ = std::min(2 * lead_ns_, lead_max_ns);
+        due_ns_ = what.now_ns;
+    }
+}
+
+bool schedule::ready(const view& what) {
+    if (options_.interval_ns == 0 || !all_training(what) || step_ns() == 0) return false;
+    if (due_ns_ == 0) due_ns_ = what.now_ns + options_.interval_ns;
+    if (open_ || what.now_ns + lead_ns_ < due_ns_) return false;
+    if (!any_draining(what)) return true;
+    if (!waited_) stretched_++;
+    waited_ = true;
+    return false;
+}
+
+std::optional<uint64_t> schedule::propose(const view& what) {
+    settle(what);
+    if (!ready(what)) return std::nullopt;
+    const uint64_t ahead_ns = std::max(lead_ns_, due_ns_ > what.now_ns ? due_ns_ - what.now_ns : 0);
+    const uint64_t pace_ns = step_ns();
+    const uint64_t since_ns = stalled_ns(what.now_ns);  // how far into the present step training is
+    const uint64_t steps = std::max(steps_ahead_min, (ahead_ns + std::min(since_ns, pace_ns) + pace_ns - 1) / pace_ns);
+    proposed_step_ = newest_step_ + steps;
+    open_ = true;
+    waited_ = false;
+    due_ns_ = std::max(due_ns_ + options_.interval_ns, what.now_ns + lead_ns_);
+    return proposed_step_;
+}
+
+// ---- completeness
+
+std::vector<sealed_generation> newly_complete(const view& what, uint64_t complete_step) {
+    std::vector<sealed_generation> found;
+    for (const auto& mine : what.nodes[what.self].slot.generations) {
+        if (mine.step <= complete_step || mine.what != outcome::sealed) continue;
+        sealed_generation generation{mine.step, {}};
+        for (const auto& node : what.nodes) {
+            if (!node.seen) break;
+            for (const auto& state : node.slot.generations) {
+                if (state.step != mine.step || state.what != outcome::sealed) continue;
+                generation.packs.push_back({node.slot.node_index, state.bytes_total, state.seal_checksum, node.slot.host});
+            }
+        }
+        if (generation.packs.size() == what.nodes.size()) found.push_back(std::move(generation));
+    }
+    std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.step < b.step; });
+    return found;
+}
+
+// ---- death
+
+std::vector<uint32_t> dead_nodes(const view& what, const leader_options& options, const schedule& pace) {
+    std::vector<uint32_t> dead;
+    // A step that simply takes long is not stopped training: half again as long as usual, and one more for the reading of the slots.
+    const uint64_t patience_ns = std::max(options.silence_ns, 5 * pace.step_ns() / 2);
+    if (pace.stalled_ns(what.now_ns) < patience_ns) return dead;
+    for (uint32_t index = 0; index < what.nodes.size(); index++) {
+        const auto& node = what.nodes[index];
+        if (index == what.self || !node.seen || node.slot.now == phase::ended) continue;
+        if (is_silent(node, options.silence_ns)) dead.push_back(index);
+    }
+    return dead;
+}
+
+// ---- restart
+
+restart::wish restart::next(const view& what) {
+    if (asked_) return wish::nothing;
+    if (choice_.kind == store::choice_kind::none) {
+        asked_ = true;
+        return wish::choose;
+    }
+    if (choice_.kind == store::choice_kind::refused || confirmed_ == choice_.attempt) return wish::nothing;
+
+    size_t loaded = 0;
+    for (const auto& node : what.nodes) {
+        if (!node.seen || node.slot.verdict_attempt != choice_.attempt) continue;
+        switch (node.slot.loaded) {
+        case store::verdict::none: break;
+        case store::verdict::loaded: loaded++; break;
+        case store::verdict::damaged:
+            damage_ = node.slot.host + ": " + node.slot.reason;
+            asked_ = true;
+            return wish::mark_and_choose;
+        case store::verdict::mismatch:
+        case store::verdict::failed:
+            offer(store::choice_kind::refused, {}, node.slot.host + ": " + node.slot.reason);
+            return wish::nothing;
+        }
+    }
+    if (loaded == what.nodes.size()) confirmed_ = choice_.attempt;
+    return wish::nothing;
+}
+
+void restart::offer(store::choice_kind kind, store::generation_id id, const std::string& reason) {
+    asked_ = false;
+    choice_.attempt++;
+    choice_.kind = kind;
+    choice_.id = id;
+    choice_.reason = reason;
+}
+
+}  // namespace varde::agent
