@@ -89,7 +89,9 @@ enum varde_dtype {
     VARDE_F4 = 17,
     VARDE_F6_E2M3 = 18,
     VARDE_F6_E3M2 = 19,
-    VARDE_F8_E8M0 = 20
+    VARDE_F8_E8M0 = 20,
+    VARDE_F8_E4M3FNUZ = 21,
+    VARDE_F8_E5M2FNUZ = 22
 };
 
 /* How to open a run. Fill with VARDE_OPTIONS_INIT, then change what you need; NULL, 0 and -1 mean "from the environment":

@@ -17,9 +17,10 @@ namespace varde::pack {
 
 // The numbers are part of the C API (varde.h).
 enum class dtype : uint8_t {
-    boolean = 1, u8, i8, f8_e5m2, f8_e4m3, i16, u16, f16, bf16, i32, u32, f32, f64, i64, u64, c64, f4, f6_e2m3, f6_e3m2, f8_e8m0
+    boolean = 1, u8, i8, f8_e5m2, f8_e4m3, i16, u16, f16, bf16, i32, u32, f32, f64, i64, u64, c64, f4, f6_e2m3, f6_e3m2, f8_e8m0,
+    f8_e4m3fnuz, f8_e5m2fnuz
 };
-constexpr unsigned dtype_count = 20;
+constexpr unsigned dtype_count = 22;
 unsigned dtype_bits(dtype type) noexcept;                 // 4, 6, 8, 16, 32 or 64; 0 for a number that is no dtype
 const char* dtype_name(dtype type) noexcept;              // "BF16", as in the file
 result<dtype> dtype_named(std::string_view name);
@@ -73,6 +74,8 @@ struct placed_range {
     range what;
     uint64_t file_offset = 0;   // multiple of 4096
     uint64_t first_chunk = 0;   // index into the checksum table
+
+    bool operator==(const placed_range&) const = default;
 };
 
 // The whole pack but for the shards' bytes and their checksums.
@@ -86,12 +89,15 @@ struct image {
     uint64_t seal_offset = 0;           // multiple of 4096
     uint64_t seal_bytes = 0;            // multiple of 4096
     uint64_t file_bytes = 0;            // seal_offset + seal_bytes
+
+    bool operator==(const image&) const = default;
 };
 
 // Lays the pack out and writes its header.  Ranks must be ascending and unique.
 result<image> compose(identity who, std::vector<range> ranges, uint64_t chunk_bytes);
 
 // The seal: header checksum, chunk checksums (XXH3-64, one per chunk, in file order), and a checksum of itself; `seal_bytes` long.
+// checksum() of the whole seal stands for the whole pack: it is what a manifest records.
 std::vector<std::byte> make_seal(const image& pack, std::span<const uint64_t> chunk_sums);
 
 uint64_t checksum(std::span<const std::byte> bytes) noexcept;  // XXH3-64
