@@ -1,6 +1,6 @@
 # shellcheck shell=bash disable=SC2154
 #
-# A machine is a set of namespaces (pid, mount, net, uts) with machine-init as its first process.
+# A machine is a set of namespaces (pid, mount, net, uts, cgroup) with machine-init as its first process.
 # Nothing pins these namespaces: SIGKILL of the first process ends every process in the machine and
 # with them the namespaces, as a power cut would. The controller and each node are machines; the
 # switch is a bare network namespace that holds the two bridges.
@@ -14,13 +14,15 @@ machine_mark() { printf 'cluster=%s' "$dir"; }
 machine_boot() {
     local name=$1
     shift
-    rm -f "$dir/machines/$name/pid"
+    rm -f "$dir/machines/$name"/{pid,ended}
+    make_machine_groups "$name"
     (
         close_inherited
+        join_machine_groups "$name"
         cd /
         umask 022
         setsid --fork env -i --default-signal PATH=/usr/sbin:/usr/bin:/sbin:/bin \
-            unshare --fork --pid --mount --net --uts --propagation private \
+            unshare --fork --pid --mount --net --uts --cgroup --propagation private \
             "$@" "$(machine_mark)" </dev/null >>"$dir/machines/$name/log/machine.log" 2>&1
     )
     wait_for 5 "the first process of $name" test -e "$dir/machines/$name/pid"
@@ -67,7 +69,8 @@ machine_enter() {
     local name=$1 pid
     shift
     pid=$(machine_pid "$name") || die "couldn't enter '$name': it is dead; bring it back with 'cluster start $name'"
-    exec nsenter --target "$pid" --mount --net --uts --pid -- "$@"
+    join_machine_groups "$name"
+    exec nsenter --target "$pid" --mount --net --uts --pid --cgroup -- "$@"
 }
 
 # The same, and returns: for the tool's own questions.

@@ -63,7 +63,7 @@ write_hosts() { # COUNT
 }
 
 # SlurmUser is slurm, as Debian and real sites have it, so EpilogSlurmctld meets its real rights.
-# proctrack/linuxproc and task/none: what works without a systemd and with any cgroup layout.
+# task/none: what works without a systemd and with any cgroup layout.
 # DebugFlags stay off; logs are below /cluster, that is machines/NAME on the host.
 default_slurm_conf() { # COUNT SLURMD_TIMEOUT
     cat <<-END
@@ -80,7 +80,7 @@ default_slurm_conf() { # COUNT SLURMD_TIMEOUT
 		SlurmdLogFile=/cluster/log/slurmd.log
 		SlurmctldDebug=verbose
 		SlurmdDebug=verbose
-		ProctrackType=proctrack/linuxproc
+		ProctrackType=$proctrack
 		TaskPlugin=task/none
 		JobAcctGatherType=jobacct_gather/none
 		AccountingStorageType=accounting_storage/none
@@ -109,15 +109,19 @@ write_slurm_conf() {
     fi >"$dir/etc/slurm/slurm.conf"
 }
 
-# slurmd of 24.05 and later can do without a cgroup tree; earlier ones always open it.
-write_cgroup_conf() { # SBIN
-    local version
+# Sets $proctrack and writes cgroup.conf. Where Slurm and host allow it, steps are tracked by control
+# groups, as on most sites; proctrack/linuxproc, which works everywhere, forgets orphans (an srun of
+# a killed batch script lives on). Slurm of 24.05 and later runs without any control group.
+choose_cgroup_plugin() { # SBIN
+    local version line=IgnoreSystemd=yes
     version=$("$1/slurmd" -V) || die "couldn't run '$1/slurmd -V': is there a Slurm? see packaging/setup"
     version=${version##* } # slurm-wlm 22.05.8
     [[ $version =~ ^([0-9]+)\.([0-9]+) ]] || die "couldn't read the version of '$1/slurmd': it says '$version'"
+    proctrack=proctrack/linuxproc
     if ((10#${BASH_REMATCH[1]}${BASH_REMATCH[2]} >= 2405)); then
-        echo CgroupPlugin=disabled
-    else
-        echo IgnoreSystemd=yes
-    fi >"$dir/etc/slurm/cgroup.conf"
+        line=CgroupPlugin=disabled
+    elif grep -q '^/sys/fs/cgroup/freezer ' "$dir/cgroups"; then
+        proctrack=proctrack/cgroup
+    fi
+    [[ -e $dir/etc/slurm/cgroup.conf ]] || echo "$line" >"$dir/etc/slurm/cgroup.conf"
 }

@@ -79,6 +79,7 @@ make_state_directory() {
         mkdir -p "$dir/machines/$name"/{log,spool,state}
     done
     chmod 1777 "$dir/flash"
+    make_cluster_groups
     printf '%s\n' "$slurm_sbin" >"$dir/slurm-sbin"
     printf '%s\n' "$slurm_bin" >"$dir/slurm-bin"
     printf '%s\n' "${flash:-$dir/flash}" >"$dir/flash-path"
@@ -96,8 +97,8 @@ write_configuration() {
     ((${#config[@]} == 0)) || cp -- "${config[@]}" "$dir/etc/slurm/"
     [[ -z $varde_yaml ]] || install -m 0644 "$varde_yaml" "$dir/etc/varde/varde.yaml"
     printf '%s\n' "${plugstack[@]}" >"$dir/etc/slurm/plugstack.conf"
+    choose_cgroup_plugin "$slurm_sbin"
     write_slurm_conf "$nodes" "$slurmd_timeout" "${slurm_lines[@]}"
-    [[ -e $dir/etc/slurm/cgroup.conf ]] || write_cgroup_conf "$slurm_sbin"
     slurm_id=$(awk -F: '$1 == "slurm" { print $3 }' "$dir/etc/passwd")
     chown "$slurm_id" "$dir"/machines/controller/{log,state}
 }
@@ -112,9 +113,12 @@ slurm_tool() {
     inside controller env SLURM_CONF=/etc/slurm/slurm.conf "$(cat "$dir/slurm-bin")/$1" "${@:2}"
 }
 
+# Also true when a daemon has ended: then there is nothing to wait for.
 all_nodes_idle() {
-    [[ $(slurm_tool sinfo -h -N -t idle -o %N | sort -u | wc -l) == "$nodes" ]]
+    a_daemon_ended || [[ $(slurm_tool sinfo -h -N -t idle -o %N | sort -u | wc -l) == "$nodes" ]]
 }
+
+a_daemon_ended() { compgen -G "$dir/machines/*/ended"; }
 
 # A node that came back is still DOWN when somebody had set it so: resume it, as its owner would.
 node_is_back() {
@@ -140,7 +144,8 @@ take_down_unless_up() {
 verb_up() {
     local nodes slurm slurmd_timeout varde varde_yaml flash prolog epilog epilog_slurmctld
     local -a slurm_lines plugstack config
-    local name slurm_sbin=/usr/sbin slurm_bin=/usr/bin
+    # shellcheck disable=SC2034 # lib/slurm.sh sets and uses it
+    local name slurm_sbin=/usr/sbin slurm_bin=/usr/bin proctrack
     read_up_options "$@"
     if [[ -n $slurm ]]; then slurm_sbin=$slurm/sbin slurm_bin=$slurm/bin; fi
     [[ -x $slurm_sbin/slurmctld && -x $slurm_sbin/slurmd && -x $slurm_bin/sinfo ]] ||
@@ -152,8 +157,8 @@ verb_up() {
         boot_machine "$name"
         plug "$name"
     done
-    wait_for 30 "$nodes idle nodes" all_nodes_idle || {
+    if ! wait_for 30 "$nodes idle nodes" all_nodes_idle || a_daemon_ended >&2; then
         tail -n 15 "$dir"/machines/*/log/* >&2
         die "couldn't start the cluster: the ends of its logs are above"
-    }
+    fi
 }
