@@ -97,6 +97,8 @@ public:
         std::string reason;   // of a refusal, or of the damage to be marked
     };
 
+    // A node that takes over goes on counting where the one before it stopped, so that an attempt's number means one choice.
+    void continue_after(uint64_t attempt) noexcept { choice_.attempt = attempt > choice_.attempt ? attempt : choice_.attempt; }
     // What the leader should do now about the start.
     wish next(const view& what);
     // Answers to `choose`.

@@ -1,0 +1,272 @@
+// Writing one pack.
+#include "agent/drain.h"
+
+#include "base/clock.h"
+#include "base/limits.h"
+#include "base/units.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <memory>
+#include <new>
+#include <thread>
+
+namespace varde::agent {
+
+namespace {
+
+constexpr int attempts_max = 3;
+constexpr uint64_t retry_pause_ms[] = {2000, 10'000};   // storage that was full or away for a moment
+constexpr uint64_t abandon_wait_ms = 60'000;            // for transfers in flight after a failure
+constexpr uint64_t cancelled_wait_ms = 2000;
+constexpr int look_ms = 50;                             // between looks for staged chunks and for a cancel
+
+struct page_deleter {
+    void operator()(std::byte* pages) const { ::operator delete[](pages, std::align_val_t{limits::page_bytes}); }
+};
+using pages = std::unique_ptr<std::byte[], page_deleter>;
+
+pages page_copy(std::span<const std::byte> bytes) {
+    pages copy(new (std::align_val_t{limits::page_bytes}) std::byte[bytes.size()]);
+    std::memcpy(copy.get(), bytes.data(), bytes.size());
+    return copy;
+}
+
+// Cookies of the two transfers that are no chunk.
+constexpr uint64_t header_cookie = UINT64_MAX;
+constexpr uint64_t seal_cookie = UINT64_MAX - 1;
+
+// The state of one attempt at one pack.
+class writing {
+public:
+    writing(drain_job& job, io::engine& engine, arena::node_control* node, int fd)
+        : job_(job), engine_(engine), node_(node), fd_(fd), sums_(job.image.chunk_count, 0),
+          next_(job.sources.size(), 0), written_(job.sources.size()) {
+        for (size_t i = 0; i < job.sources.size(); i++) {
+            if (!job.sources[i].held()) written_[i].resize(job.sources[i].chunk_count, false);
+        }
+    }
+
+    result<void> write_header();
+    result<void> write_chunks();
+    result<uint64_t> write_seal();
+
+private:
+    result<void> submit(std::byte* data, uint64_t size_bytes, uint64_t offset, uint64_t cookie);
+    result<bool> submit_chunk(size_t source);
+    result<bool> submit_ready();
+    result<void> collect(uint32_t least);
+    result<void> note(const io::completion& done);
+    void release_in_order(size_t source, uint64_t chunk);
+
+    drain_job& job_;
+    io::engine& engine_;
+    arena::node_control* node_;
+    int fd_;
+    pages header_;
+    pages seal_;
+    std::vector<uint64_t> sums_;
+    std::vector<uint64_t> next_;                 // chunk to submit next, per source
+    std::vector<std::vector<bool>> written_;     // only for sources that are not held
+    uint64_t chunks_written_ = 0;
+};
+
+result<void> writing::submit(std::byte* data, uint64_t size_bytes, uint64_t offset, uint64_t cookie) {
+    while (engine_.full()) {
+        if (job_.cancelled.load(std::memory_order_relaxed)) return fail(code::unavailable, "cancelled");
+        if (auto done = collect(1); !done) return done;
+    }
+    return engine_.submit({io::operation::write, fd_, data, size_bytes, offset, cookie});
+}
+
+result<void> writing::write_header() {
+    const auto& text = job_.image.header;
+    header_ = page_copy(std::as_bytes(std::span(text)));
+    return submit(header_.get(), text.size(), 0, header_cookie);
+}
+
+// Submits the source's next chunk if the rank has staged it.
+result<bool> writing::submit_chunk(size_t source) {
+    const auto& from = job_.sources[source];
+    const auto& range = job_.image.ranges[source];
+    const uint64_t index = next_[source];
+    if (index == from.chunk_count) return false;
+    const uint64_t chunk = from.first_chunk + index;
+    if (from.control->staged.load(std::memory_order_acquire) <= chunk) return false;
+
+    const uint64_t begin = index * job_.image.chunk_bytes;
+    const uint64_t size_bytes = std::min(job_.image.chunk_bytes, range.what.size_bytes - begin);
+    std::byte* data = from.slab + (chunk % from.place_count) * job_.image.chunk_bytes;
+    sums_[range.first_chunk + index] = pack::checksum({data, size_bytes});
+    if (auto done = submit(data, size_bytes, range.file_offset + begin, range.first_chunk + index); !done) return done.error();
+    next_[source]++;
+    return true;
+}
+
+// One chunk of each rank in turn, so that all slabs drain alike.
+result<bool> writing::submit_ready() {
+    bool any = false;
+    for (size_t source = 0; source < job_.sources.size(); source++) {
+        if (engine_.full()) break;
+        auto submitted = submit_chunk(source);
+        if (!submitted) return submitted;
+        any = any || *submitted;
+    }
+    return any;
+}
+
+void writing::release_in_order(size_t source, uint64_t index) {
+    auto& written = written_[source];
+    if (written.empty()) return;  // held
+    written[index] = true;
+    const auto& from = job_.sources[source];
+    uint64_t released = from.control->released.load(std::memory_order_relaxed);
+    const uint64_t before = released;
+    while (released < from.end_chunk() && written[released - from.first_chunk]) released++;
+    if (released != before) release(from, released);
+}
+
+result<void> writing::note(const io::completion& done) {
+    if (done.os_errno != 0) return os_error(done.os_errno, "couldn't write");
+    job_.bytes_done.fetch_add(done.bytes, std::memory_order_relaxed);
+    if (done.cookie == header_cookie || done.cookie == seal_cookie) return {};
+    chunks_written_++;
+    for (size_t source = 0; source < job_.sources.size(); source++) {
+        const uint64_t first = job_.image.ranges[source].first_chunk;
+        if (done.cookie >= first && done.cookie < first + job_.sources[source].chunk_count) {
+            release_in_order(source, done.cookie - first);
+        }
+    }
+    return {};
+}
+
+result<void> writing::collect(uint32_t least) {
+    auto completions = engine_.wait(least, deadline::in_ms(look_ms));
+    if (!completions) return completions.error();
+    for (const auto& done : *completions) {
+        if (auto noted = note(done); !noted) return noted;
+    }
+    return {};
+}
+
+result<void> writing::write_chunks() {
+    while (chunks_written_ < job_.image.chunk_count) {
+        if (job_.cancelled.load(std::memory_order_relaxed)) {
+            return fail(code::unavailable, "a rank ended or gave up before its shards were staged");
+        }
+        const uint32_t seen = node_->doorbell.load(std::memory_order_acquire);
+        auto any = submit_ready();
+        if (!any) return any.error();
+        if (engine_.in_flight() > 0) {
+            // With room in the engine only look; wait for a completion where nothing else can be done.
+            if (auto done = collect(*any && !engine_.full() ? 0 : 1); !done) return done;
+        } else if (!*any) {
+            arena::wait_while(node_->doorbell, seen, look_ms);
+        }
+    }
+    return {};
+}
+
+// The seal: its checksums are of bytes that have all been handed over.
+result<uint64_t> writing::write_seal() {
+    const auto bytes = pack::make_seal(job_.image, sums_);
+    seal_ = page_copy(bytes);
+    if (auto done = submit(seal_.get(), bytes.size(), job_.image.seal_offset, seal_cookie); !done) return done.error();
+    while (engine_.in_flight() > 0) {
+        if (job_.cancelled.load(std::memory_order_relaxed)) return fail(code::unavailable, "cancelled");
+        if (auto done = collect(1); !done) return done.error();
+    }
+    return pack::checksum(bytes);
+}
+
+}  // namespace
+
+void release(const drain_source& source, uint64_t released) noexcept {
+    source.control->released.store(released, std::memory_order_release);
+    arena::ring(source.control->released_news);
+}
+
+void discard_chunks(const drain_source& source, const std::atomic<bool>& cancelled) {
+    const uint64_t end = source.end_chunk();
+    // After a cancel the rank is gone, or gives up within moments: its last word need not be waited for long.
+    deadline until = deadline::in_ms(cancelled_wait_ms);
+    while (source.control->released.load(std::memory_order_relaxed) < end) {
+        const uint64_t staged = std::min(source.control->staged.load(std::memory_order_acquire), end);
+        if (staged > source.control->released.load(std::memory_order_relaxed)) release(source, staged);
+        if (!cancelled.load(std::memory_order_relaxed)) until = deadline::in_ms(cancelled_wait_ms);
+        if (staged == end || until.passed()) return;
+        std::this_thread::sleep_for(std::chrono::milliseconds(look_ms));
+    }
+}
+
+void drain::release_all(drain_job& job) {
+    for (const auto& source : job.sources) {
+        if (source.control->released.load(std::memory_order_relaxed) < source.end_chunk()) release(source, source.end_chunk());
+    }
+}
+
+result<uint64_t> drain::write_once(drain_job& job) {
+    job.bytes_done = 0;
+    auto file = run_.create_pack(job.id, job.image.who.node_index, job.image.who.node_count, job.image.file_bytes);
+    if (!file) return file.error();
+    const bool direct = file->direct() && direct_;
+    if (file->direct() && !direct_) ::fcntl(file->fd(), F_SETFL, ::fcntl(file->fd(), F_GETFL) & ~O_DIRECT);
+
+    writing attempt(job, engine_, node_, file->fd());
+    result<uint64_t> seal = [&]() -> result<uint64_t> {
+        if (auto done = attempt.write_header(); !done) return done.error();
+        if (auto done = attempt.write_chunks(); !done) return done.error();
+        return attempt.write_seal();
+    }();
+    if (!seal) {
+        // The buffers of `attempt` and the slabs belong to the kernel until nothing is in flight.
+        while (!engine_.stop(deadline::in_ms(abandon_wait_ms))) {
+            log_.error("storage does not answer: writes of '" + file->path() + "' are stuck; training goes on without new checkpoints");
+        }
+        failure why = seal.error();
+        if (why.os_errno == EINVAL && direct) {
+            direct_ = false;
+            log_.warning("the file system of '" + file->path() + "' refuses O_DIRECT writes, writing through the page cache");
+        }
+        why.context = "'" + file->path() + "': " + why.context;
+        return why;
+    }
+    if (job.cancelled.load(std::memory_order_relaxed)) return fail(code::unavailable, "cancelled before it was sealed");
+    if (auto done = file->seal(); !done) return done.error();
+    return *seal;
+}
+
+bool drain::may_retry(const drain_job& job, const failure& why, int attempt) const {
+    const bool held = std::all_of(job.sources.begin(), job.sources.end(), [](const auto& source) { return source.held(); });
+    if (!held || job.cancelled.load(std::memory_order_relaxed)) return false;
+    if (why.os_errno == EINVAL && !direct_ && attempt == 0) return true;   // the next attempt goes through the page cache
+    return attempt + 1 < attempts_max && (why.what == code::no_space || why.what == code::io);
+}
+
+drain_outcome drain::carry_out(drain_job& job) {
+    const uint64_t start_ns = mono_ns();
+    drain_outcome outcome;
+    for (int attempt = 0;; attempt++) {
+        auto seal = write_once(job);
+        if (seal) {
+            outcome.sealed = true;
+            outcome.seal_checksum = *seal;
+            break;
+        }
+        outcome.why = seal.error();
+        if (!may_retry(job, outcome.why, attempt)) break;
+        log_.warning("step " + std::to_string(job.id.step) + ": " + outcome.why.context + "; trying again from memory");
+        const auto until = deadline::in_ms(outcome.why.os_errno == EINVAL ? 0 : retry_pause_ms[attempt]);
+        while (!until.passed() && !job.cancelled.load(std::memory_order_relaxed)) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(look_ms));
+        }
+    }
+    outcome.duration_ns = mono_ns() - start_ns;
+    if (outcome.sealed) release_all(job);
+    else for (const auto& source : job.sources) discard_chunks(source, job.cancelled);
+    return outcome;
+}
+
+}  // namespace varde::agent

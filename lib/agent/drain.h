@@ -1,0 +1,72 @@
+// The drain: one generation's chunks, from the slabs to a sealed pack.
+//
+// Runs on the mover thread; waits for ranks that still stage and for storage, and can be cancelled at any time.  Each chunk is checksummed once,
+// when it is handed to the engine.  A failed write or fsync is final for that file: a retry writes a new one from memory.
+#pragma once
+
+#include "agent/log.h"
+#include "arena/control.h"
+#include "io/engine.h"
+#include "pack/layout.h"
+#include "store/store.h"
+
+#include <atomic>
+#include <string>
+#include <vector>
+
+namespace varde::agent {
+
+// One rank's part: chunks [first_chunk, first_chunk + chunk_count) of its slab.
+struct drain_source {
+    arena::rank_control* control = nullptr;
+    std::byte* slab = nullptr;
+    uint64_t place_count = 0;
+    uint64_t first_chunk = 0;
+    uint64_t chunk_count = 0;
+
+    bool held() const noexcept { return chunk_count <= place_count; }   // all of it stays in the slab until it is sealed
+    uint64_t end_chunk() const noexcept { return first_chunk + chunk_count; }
+};
+
+struct drain_job {
+    store::generation_id id;
+    pack::image image;
+    std::vector<drain_source> sources;     // sources[i] fills image.ranges[i]
+    std::atomic<bool> cancelled{false};    // a rank has died or given up, or the incarnation was fenced
+    std::atomic<uint64_t> bytes_done{0};
+};
+
+struct drain_outcome {
+    bool sealed = false;
+    failure why;                  // where it is not sealed
+    uint64_t seal_checksum = 0;
+    uint64_t duration_ns = 0;
+};
+
+class drain {
+public:
+    drain(store::run_directory& run, io::engine& engine, arena::node_control* node, logger& log)
+        : run_(run), engine_(engine), node_(node), log_(log) {}
+
+    // Writes, seals and releases; after a failure tries again from memory where that is possible.
+    drain_outcome carry_out(drain_job& job);
+
+private:
+    result<uint64_t> write_once(drain_job& job);
+    bool may_retry(const drain_job& job, const failure& why, int attempt) const;
+    void release_all(drain_job& job);
+
+    store::run_directory& run_;
+    io::engine& engine_;
+    arena::node_control* node_;
+    logger& log_;
+    bool direct_ = true;          // until the file system has refused it
+};
+
+// Lets go of chunks that no pack will have, as the rank stages them.  Once `cancelled` (the rank is gone or gives up) only for a moment more.
+void discard_chunks(const drain_source& source, const std::atomic<bool>& cancelled);
+
+// Sets `released` and wakes the rank.
+void release(const drain_source& source, uint64_t released) noexcept;
+
+}  // namespace varde::agent

@@ -1,0 +1,303 @@
+// Reading a generation.
+#include "agent/load.h"
+
+#include "base/limits.h"
+#include "base/units.h"
+#include "pack/reader.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <fcntl.h>
+#include <memory>
+#include <new>
+#include <unistd.h>
+
+namespace varde::agent {
+
+namespace {
+
+constexpr int look_ms = 50;
+constexpr uint64_t rank_wait_ms = 120'000;      // a rank that takes no chunk for so long is stuck
+constexpr uint64_t abandon_wait_ms = 60'000;
+
+struct page_deleter {
+    void operator()(std::byte* pages) const { ::operator delete[](pages, std::align_val_t{limits::page_bytes}); }
+};
+using pages = std::unique_ptr<std::byte[], page_deleter>;
+
+pages make_pages(uint64_t size_bytes) {
+    return pages(new (std::align_val_t{limits::page_bytes}) std::byte[size_bytes]);
+}
+
+// Reads all of [offset, offset + size); falls back to the page cache where the file system refuses O_DIRECT only when it is used.
+result<void> read_all(int fd, std::byte* to, uint64_t size_bytes, uint64_t offset, const std::string& path) {
+    uint64_t done = 0;
+    while (done < size_bytes) {
+        const ssize_t got = ::pread(fd, to + done, size_bytes - done, static_cast<off_t>(offset + done));
+        if (got < 0 && errno == EINTR) continue;
+        const int flags = ::fcntl(fd, F_GETFL);
+        if (got < 0 && errno == EINVAL && (flags & O_DIRECT) != 0) {
+            ::fcntl(fd, F_SETFL, flags & ~O_DIRECT);
+            continue;
+        }
+        if (got < 0) return os_error(errno, "couldn't read '" + path + "'");
+        if (got == 0) return fail(code::damaged, "'" + path + "' ends at " + std::to_string(offset + done) + " bytes");
+        done += static_cast<uint64_t>(got);
+    }
+    return {};
+}
+
+failure with_path(failure why, const std::string& path) {
+    why.context = "'" + path + "': " + why.context;
+    return why;
+}
+
+constexpr uint64_t cookie_of(size_t target, size_t place) { return uint64_t{target} << 32 | place; }
+
+}  // namespace
+
+std::vector<load_step> cut_into_steps(const std::vector<pack::piece>& pieces, const std::vector<range_origin>& origin,
+                                      const std::vector<load_source>& sources) {
+    std::vector<load_step> steps;
+    for (const auto& piece : pieces) {
+        const auto& from = origin[piece.source];
+        const uint64_t chunk_bytes = sources[from.source].image.chunk_bytes;
+        uint64_t done = 0;
+        while (done < piece.size_bytes) {
+            const uint64_t at = piece.source_offset + done;
+            const uint64_t chunk = at / chunk_bytes;
+            const uint64_t size_bytes = std::min(piece.size_bytes - done, (chunk + 1) * chunk_bytes - at);
+            if (steps.empty() || steps.back().source != from.source || steps.back().range != from.range ||
+                steps.back().chunk_in_range != chunk) {
+                steps.push_back({from.source, from.range, chunk, {}});
+            }
+            steps.back().copies.push_back({piece.shard_index, piece.shard_offset + done, at - chunk * chunk_bytes, size_bytes});
+            done += size_bytes;
+        }
+    }
+    return steps;
+}
+
+load::load(store::run_directory& run, io::engine& engine, load_job job, sender send)
+    : run_(run), engine_(engine), job_(std::move(job)), send_(std::move(send)), lanes_(job_.targets.size()) {}
+
+// Header and seal of one pack, checked against the file and against what was asked for.
+result<load_source> load::open_source(uint32_t node_index) {
+    load_source source;
+    source.node_index = node_index;
+    source.path = run_.path() + "/" + store::generation_name(job_.id) + "/" + store::pack_name(node_index, job_.saved_node_count);
+    uint64_t file_bytes = 0;
+    auto fd = run_.open_pack(job_.id, node_index, job_.saved_node_count, &file_bytes);
+    if (!fd) return fd.error().what == code::not_found ? fail(code::damaged, "'" + source.path + "' is missing") : fd.error();
+    if (file_bytes < limits::page_bytes) return fail(code::damaged, "'" + source.path + "' has only " + format_bytes(file_bytes));
+
+    auto first = make_pages(limits::page_bytes);
+    if (auto done = read_all(fd->get(), first.get(), limits::page_bytes, 0, source.path); !done) return done.error();
+    auto header_bytes = pack::header_bytes({first.get(), limits::page_bytes}, file_bytes);
+    if (!header_bytes) return with_path(header_bytes.error(), source.path);
+    auto header = make_pages(align_up(*header_bytes, limits::page_bytes));
+    if (auto done = read_all(fd->get(), header.get(), *header_bytes, 0, source.path); !done) return done.error();
+    auto image = pack::parse_header({header.get(), *header_bytes}, file_bytes);
+    if (!image) return with_path(image.error(), source.path);
+
+    auto seal = make_pages(image->seal_bytes);
+    if (auto done = read_all(fd->get(), seal.get(), image->seal_bytes, image->seal_offset, source.path); !done) return done.error();
+    auto sums = pack::parse_seal(*image, {seal.get(), image->seal_bytes});
+    if (!sums) return with_path(sums.error(), source.path);
+    const auto& who = image->who;
+    if (who.step != job_.id.step || who.incarnation != job_.id.incarnation || who.node_index != node_index ||
+        who.node_count != job_.saved_node_count) {
+        return fail(code::damaged, "'" + source.path + "' belongs to another generation or node: step " + std::to_string(who.step) +
+                                       ", incarnation " + std::to_string(who.incarnation) + ", node " + std::to_string(who.node_index));
+    }
+    source.image = std::move(*image);
+    source.sums = std::move(*sums);
+    return source;
+}
+
+// The ordinary restart: as many nodes and ranks as before, and ours are all in our own pack.
+bool load::own_pack_suffices(const load_source& mine) const {
+    if (mine.image.who.world != job_.world) return false;
+    return std::all_of(job_.targets.begin(), job_.targets.end(), [&](const load_target& target) {
+        return std::any_of(mine.image.ranges.begin(), mine.image.ranges.end(),
+                           [&](const auto& placed) { return placed.what.rank == target.wanted.rank; });
+    });
+}
+
+result<void> load::open_sources() {
+    if (job_.saved_node_count == job_.node_count) {
+        auto mine = open_source(job_.node_index);
+        if (!mine) return mine.error();
+        const bool suffices = own_pack_suffices(*mine);
+        if (suffices) {
+            sources_.push_back(std::move(*mine));
+            return {};
+        }
+    }
+    for (uint32_t index = 0; index < job_.saved_node_count; index++) {
+        auto source = open_source(index);
+        if (!source) return source.error();
+        sources_.push_back(std::move(*source));
+    }
+    return {};
+}
+
+result<void> load::make_lanes() {
+    std::vector<pack::range> saved;
+    std::vector<range_origin> origin;
+    for (uint32_t source = 0; source < sources_.size(); source++) {
+        const auto& image = sources_[source].image;
+        place_bytes_ = std::max(place_bytes_, image.chunk_bytes);
+        for (uint32_t range = 0; range < image.ranges.size(); range++) {
+            saved.push_back(image.ranges[range].what);
+            origin.push_back({source, range});
+        }
+    }
+    for (size_t target = 0; target < lanes_.size(); target++) {
+        const auto& wanted = job_.targets[target];
+        auto pieces = pack::plan_restore(wanted.wanted, saved);
+        if (!pieces) return pieces.error();
+        auto& lane = lanes_[target];
+        lane.steps = cut_into_steps(*pieces, origin, sources_);
+        const uint64_t places = wanted.slab_bytes / place_bytes_;
+        if (places == 0 && !lane.steps.empty()) {
+            return fail(code::no_memory, "the generation has chunks of " + format_bytes(place_bytes_) + ", a rank's slab has only " +
+                                             format_bytes(wanted.slab_bytes) + "; raise --ckpt-memory");
+        }
+        lane.busy.assign(places, false);
+        lane.step_in.assign(places, 0);
+    }
+    return {};
+}
+
+// Starts the target's next read if a place is free.
+result<bool> load::submit_next(size_t target) {
+    auto& lane = lanes_[target];
+    if (lane.next == lane.steps.size()) return false;
+    size_t place = 0;
+    {
+        const std::lock_guard guard(mutex_);
+        const auto free = std::find(lane.busy.begin(), lane.busy.end(), false);
+        if (free == lane.busy.end()) return false;
+        *free = true;
+        place = static_cast<size_t>(free - lane.busy.begin());
+    }
+    const auto& step = lane.steps[lane.next];
+    auto& source = sources_[step.source];
+    if (!source.fd) {
+        uint64_t file_bytes = 0;
+        auto fd = run_.open_pack(job_.id, source.node_index, job_.saved_node_count, &file_bytes);
+        if (!fd) return fd.error();
+        source.fd = std::move(*fd);
+    }
+    const auto where = pack::place_of_chunk(source.image, source.image.ranges[step.range], step.chunk_in_range);
+    lane.step_in[place] = lane.next++;
+    std::byte* to = job_.targets[target].slab + place * place_bytes_;
+    if (auto done = engine_.submit({io::operation::read, source.fd.get(), to, where.size_bytes, where.file_offset,
+                                    cookie_of(target, place)}); !done) {
+        return done.error();
+    }
+    return true;
+}
+
+result<void> load::verify_and_send(size_t target, size_t place) {
+    const auto& wanted = job_.targets[target];
+    auto& step = lanes_[target].steps[lanes_[target].step_in[place]];
+    const auto& source = sources_[step.source];
+    const auto where = pack::place_of_chunk(source.image, source.image.ranges[step.range], step.chunk_in_range);
+    const std::span<const std::byte> bytes(wanted.slab + place * place_bytes_, where.size_bytes);
+    auto good = pack::verify_chunk(bytes, source.sums[where.index], "'" + source.path + "'", where.index);
+    if (!good) return good;
+    for (auto& copy : step.copies) copy.place_offset += place * place_bytes_;
+    send_(wanted.local_rank, {job_.attempt, place, std::move(step.copies)});
+    return {};
+}
+
+result<void> load::collect() {
+    auto completions = engine_.wait(1, deadline::in_ms(look_ms));
+    if (!completions) return completions.error();
+    for (const auto& done : *completions) {
+        const auto target = static_cast<size_t>(done.cookie >> 32);
+        const auto place = static_cast<size_t>(done.cookie & UINT32_MAX);
+        const auto& step = lanes_[target].steps[lanes_[target].step_in[place]];
+        const auto& source = sources_[step.source];
+        const auto where = pack::place_of_chunk(source.image, source.image.ranges[step.range], step.chunk_in_range);
+        if (done.os_errno == EINVAL && (::fcntl(source.fd.get(), F_GETFL) & O_DIRECT) != 0) {
+            // Read this one by hand, which also takes O_DIRECT off the file.
+            if (auto read = read_all(source.fd.get(), job_.targets[target].slab + place * place_bytes_, where.size_bytes,
+                                     where.file_offset, source.path); !read) return read;
+        } else if (done.os_errno != 0) {
+            return os_error(done.os_errno, "couldn't read '" + source.path + "'");
+        } else if (done.bytes != where.size_bytes) {
+            return fail(code::damaged, "'" + source.path + "' ends within chunk " + std::to_string(where.index));
+        }
+        if (auto sent = verify_and_send(target, place); !sent) return sent;
+    }
+    return {};
+}
+
+bool load::all_taken() const {
+    return std::all_of(lanes_.begin(), lanes_.end(), [](const lane& way) {
+        return way.next == way.steps.size() && std::none_of(way.busy.begin(), way.busy.end(), [](bool busy) { return busy; });
+    });
+}
+
+// Nothing can be read before a rank has taken a chunk.
+result<void> load::wait_for_ranks() {
+    std::unique_lock lock(mutex_);
+    const uint64_t before = taken_count_;
+    const bool moved = changed_.wait_for(lock, std::chrono::milliseconds(rank_wait_ms),
+                                         [&] { return cancelled_ || taken_count_ != before || all_taken(); });
+    if (!moved) return fail(code::timeout, "a rank took no data for " + format_duration(rank_wait_ms / 1000));
+    return {};
+}
+
+result<void> load::run_lanes() {
+    for (;;) {
+        {
+            const std::lock_guard guard(mutex_);
+            if (cancelled_) return fail(code::unavailable, "a rank ended while it was being restored");
+            if (engine_.in_flight() == 0 && all_taken()) return {};
+        }
+        bool any = false;
+        for (size_t target = 0; target < lanes_.size() && !engine_.full(); target++) {
+            auto submitted = submit_next(target);
+            if (!submitted) return submitted.error();
+            any = any || *submitted;
+        }
+        if (any && !engine_.full()) continue;
+        auto done = engine_.in_flight() > 0 ? collect() : wait_for_ranks();
+        if (!done) return done;
+    }
+}
+
+result<void> load::carry_out() {
+    if (auto done = open_sources(); !done) return done;
+    if (auto done = make_lanes(); !done) return done;
+    auto done = run_lanes();
+    // Reads in flight still write into the slabs.
+    while (engine_.in_flight() > 0 && !engine_.stop(deadline::in_ms(abandon_wait_ms))) {}
+    return done;
+}
+
+void load::taken(uint32_t local_rank, uint64_t ticket) {
+    {
+        const std::lock_guard guard(mutex_);
+        for (size_t target = 0; target < lanes_.size(); target++) {
+            if (job_.targets[target].local_rank != local_rank || ticket >= lanes_[target].busy.size()) continue;
+            lanes_[target].busy[ticket] = false;
+        }
+        taken_count_++;
+    }
+    changed_.notify_all();
+}
+
+void load::cancel() {
+    {
+        const std::lock_guard guard(mutex_);
+        cancelled_ = true;
+    }
+    changed_.notify_all();
+}
+
+}  // namespace varde::agent

@@ -1,0 +1,110 @@
+// The load: a generation's bytes, from its packs through the slabs into the ranks' memory.
+//
+// Runs on the mover thread.  A chunk is read into a free place of the rank's slab, verified, and only then shown to the rank, which copies what
+// it needs and gives the place back (taken()).  Which bytes go where is pack::plan_restore's work, so the number of ranks or nodes may
+// differ from that of the start that saved.  All ranks of the node are served in turn, so that they load in parallel.
+#pragma once
+
+#include "arena/protocol.h"
+#include "base/clock.h"
+#include "io/engine.h"
+#include "pack/layout.h"
+#include "pack/plan.h"
+#include "store/store.h"
+
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <vector>
+
+namespace varde::agent {
+
+struct load_target {
+    uint32_t local_rank = 0;
+    pack::range wanted;
+    std::byte* slab = nullptr;
+    uint64_t slab_bytes = 0;
+};
+
+struct load_job {
+    store::generation_id id;
+    uint32_t node_index = 0, node_count = 0, world = 0;   // of this start
+    uint32_t saved_node_count = 0;                         // of the generation
+    uint64_t attempt = 0;
+    std::vector<load_target> targets;
+};
+
+// One pack that is read: its checked header and seal.
+struct load_source {
+    uint32_t node_index = 0;
+    std::string path;
+    pack::image image;
+    std::vector<uint64_t> sums;
+    unique_fd fd;      // open while chunks are read from it
+};
+
+// One chunk to read for one rank, and what the rank copies out of it (place_offset still counts from the chunk's start).
+struct load_step {
+    uint32_t source = 0;
+    uint32_t range = 0;
+    uint64_t chunk_in_range = 0;
+    std::vector<arena::copy> copies;
+};
+
+// Cuts the pieces of a plan at the chunks of their sources.  `origin[i]` says which source and range `saved[i]` of the plan was.  Pure.
+struct range_origin {
+    uint32_t source = 0;
+    uint32_t range = 0;
+};
+std::vector<load_step> cut_into_steps(const std::vector<pack::piece>& pieces, const std::vector<range_origin>& origin,
+                                      const std::vector<load_source>& sources);
+
+class load {
+public:
+    // `send` hands a chunk to a rank; called on the mover thread.
+    using sender = std::function<void(uint32_t local_rank, arena::restore_chunk chunk)>;
+
+    load(store::run_directory& run, io::engine& engine, load_job job, sender send);
+
+    // Loads everything; returns when every rank has taken its last chunk.  damaged: a pack breaks its format or a checksum; mismatch: what is
+    // stored does not fit; other codes: the storage or a rank failed.
+    result<void> carry_out();
+
+    // Main loop: the rank has copied the chunk; or a rank is gone.
+    void taken(uint32_t local_rank, uint64_t ticket);
+    void cancel();
+
+private:
+    struct lane {                       // one rank's way
+        std::vector<load_step> steps;
+        size_t next = 0;                // step to read next
+        std::vector<size_t> step_in;    // place -> step
+        std::vector<bool> busy;         // place: being read, or the rank has not taken it yet
+    };
+
+    result<void> open_sources();
+    result<load_source> open_source(uint32_t node_index);
+    bool own_pack_suffices(const load_source& mine) const;
+    result<void> make_lanes();
+    result<void> run_lanes();
+    result<bool> submit_next(size_t target);
+    result<void> collect();
+    result<void> verify_and_send(size_t target, size_t place);
+    result<void> wait_for_ranks();
+    bool all_taken() const;
+
+    store::run_directory& run_;
+    io::engine& engine_;
+    load_job job_;
+    sender send_;
+    std::vector<load_source> sources_;
+    uint64_t place_bytes_ = 0;
+
+    std::mutex mutex_;                  // guards lanes_[].busy and cancelled_
+    std::condition_variable changed_;
+    std::vector<lane> lanes_;           // one per target
+    uint64_t taken_count_ = 0;
+    bool cancelled_ = false;
+};
+
+}  // namespace varde::agent

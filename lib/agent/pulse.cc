@@ -1,0 +1,169 @@
+// The thread of the pulse.
+#include "agent/pulse.h"
+
+#include "base/clock.h"
+
+#include <algorithm>
+#include <chrono>
+#include <pthread.h>
+
+namespace varde::agent {
+
+pulse::pulse(store::roster roster, const pulse_options& options, store::slot mine, inbox& main, handlers call)
+    : roster_(std::move(roster)), options_(options), main_(main), call_(std::move(call)), mine_(std::move(mine)),
+      nodes_(mine_.node_count), looked_ns_(mine_.node_count, 0) {
+    thread_ = std::thread([this] { work(); });
+    ::pthread_setname_np(thread_.native_handle(), "varde-pulse");
+}
+
+void pulse::set_slot(const store::slot& mine) {
+    const std::lock_guard guard(mutex_);
+    // A set before the incarnation is known must not take it away again.
+    const uint64_t incarnation = std::max(mine.incarnation, mine_.incarnation);
+    mine_ = mine;
+    mine_.incarnation = incarnation;
+}
+
+void pulse::beat_soon() {
+    {
+        const std::lock_guard guard(mutex_);
+        soon_ = true;
+    }
+    changed_.notify_all();
+}
+
+bool pulse::stop(uint64_t timeout_ms) {
+    std::unique_lock lock(mutex_);
+    stop_ = true;
+    changed_.notify_all();
+    changed_.wait_for(lock, std::chrono::milliseconds(timeout_ms), [this] { return stopped_; });
+    if (!stopped_) return false;
+    lock.unlock();
+    if (thread_.joinable()) thread_.join();
+    return true;
+}
+
+// false: the end.
+bool pulse::wait_for_beat() {
+    std::unique_lock lock(mutex_);
+    const bool quick = mine_.now != store::phase::training && mine_.now != store::phase::ended;
+    const auto period = std::chrono::milliseconds(quick ? options_.quick_period_ms : options_.period_ms);
+    changed_.wait_for(lock, period, [this] { return soon_ || stop_; });
+    soon_ = false;
+    return !stop_;
+}
+
+void pulse::work() {
+    bool more = true;
+    while (more) {
+        beat();
+        if (!fenced_) more = wait_for_beat();
+        else break;
+    }
+    if (!fenced_) beat();  // the last word: what the slot says now
+    const std::lock_guard guard(mutex_);
+    stopped_ = true;
+    changed_.notify_all();
+}
+
+void pulse::beat() {
+    store::slot mine;
+    {
+        const std::lock_guard guard(mutex_);
+        mine = mine_;
+    }
+    auto done = look(mine);
+    if (done) {
+        failing_ = false;
+        main_.post([this, seen = nodes_]() mutable { call_.seen(std::move(seen)); });
+    } else if (!failing_) {
+        failing_ = true;
+        main_.post([this, why = done.error()] { call_.failed(why); });
+    }
+}
+
+result<void> pulse::look(store::slot& mine) {
+    if (mine.incarnation == 0) {
+        if (auto done = look_at(0); !done) return done;
+        adopt();
+        return {};
+    }
+    auto fenced = check_fence(mine);
+    if (!fenced) return fenced.error();
+    if (*fenced) return {};
+
+    mine.sequence = ++sequence_;
+    mine.wall_ns = wall_ns();
+    call_.steps(mine.step_min, mine.step_max);
+    if (auto done = roster_.write(mine); !done) return done;
+    nodes_[mine.node_index].seen = true;
+    nodes_[mine.node_index].slot = mine;
+
+    const view now{mono_ns(), mine.node_index, nodes_};
+    const uint32_t leader = leader_of(now, options_.silence_ns);
+    if (leader == mine.node_index) {
+        auto slots = roster_.read_all(mine.node_count);
+        for (uint32_t index = 0; index < slots.size(); index++) note(index, std::move(slots[index]));
+        return {};
+    }
+    for (uint32_t index = 0; index <= leader; index++) {
+        if (auto done = look_at(index); !done) return done;
+    }
+    return {};
+}
+
+result<void> pulse::look_at(uint32_t index) {
+    auto slot = roster_.read(index);
+    if (!slot && slot.error().what != code::not_found && slot.error().what != code::damaged) return slot.error();
+    note(index, std::move(slot));
+    return {};
+}
+
+// One more look at a node: new slot, or quiet for longer.
+void pulse::note(uint32_t index, result<store::slot> read) {
+    auto& node = nodes_[index];
+    const uint64_t now = mono_ns();
+    const uint64_t since = looked_ns_[index] == 0 ? 0 : now - looked_ns_[index];
+    if (!read && read.error().what != code::not_found && read.error().what != code::damaged) return;  // not looked at all
+    looked_ns_[index] = now;
+    uint64_t incarnation = 0;
+    std::string launch;
+    {
+        const std::lock_guard guard(mutex_);
+        incarnation = mine_.incarnation;
+        launch = mine_.launch;
+        if (index == mine_.node_index) return;
+    }
+    const bool ours = read && read->launch == launch && (incarnation == 0 || read->incarnation == incarnation);
+    if (ours && (!node.seen || read->sequence != node.slot.sequence)) {
+        node.seen = true;
+        node.slot = std::move(*read);
+        node.quiet_ns = 0;
+        return;
+    }
+    // At most two periods count per look: the time in which this thread itself could not read is nobody's silence.
+    node.quiet_ns += std::min(since, 2 * options_.period_ms * ns_per_ms);
+}
+
+// Takes the incarnation over from slot 0 once that belongs to the same start.
+void pulse::adopt() {
+    const auto& first = nodes_[0];
+    if (!first.seen || first.slot.incarnation == 0) return;
+    const std::lock_guard guard(mutex_);
+    mine_.incarnation = first.slot.incarnation;
+    soon_ = true;
+}
+
+// A claim with a greater number than ours ends all writing of this incarnation.
+result<bool> pulse::check_fence(const store::slot& mine) {
+    auto newest = roster_.newest_incarnation(mine.incarnation);
+    if (!newest) return newest.error();
+    if (*newest <= mine.incarnation) return false;
+    fenced_ = true;
+    std::string host = "another node";
+    if (auto first = roster_.read(0); first && first->incarnation == *newest) host = first->host;
+    main_.post([this, newer = *newest, host] { call_.fenced(newer, host); });
+    return true;
+}
+
+}  // namespace varde::agent
