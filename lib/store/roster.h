@@ -1,7 +1,8 @@
 // The roster: how the nodes of a run meet.  One file of 4096 bytes, a slot, per node; a node writes only its own.
 //
-// Slots are read and written with O_DIRECT where the file system takes it, reopened per read where it does not, so that attribute
-// caches don't lie.  A torn read shows in the checksum and is read again.  Blocking I/O: call from a thread that may wait for storage.
+// Slots are read and written with O_DIRECT where the file system takes it, reopened per read where it does not, so that attribute caches
+// don't lie.  A torn read shows in the checksum and is read again.  A slot is not synced: after a power loss nobody wants it.
+// Blocking I/O: call from a thread that may wait for storage, one thread at a time per object.
 #pragma once
 
 #include "base/handle.h"
@@ -97,7 +98,18 @@ public:
     result<uint64_t> newest_incarnation(uint64_t known);
 
 private:
+    // A slot that stays open: our own, and the one that was read last (the leader's, once a second).
+    struct open_slot {
+        uint32_t node_index = 0;
+        unique_fd fd;
+        bool direct = false;
+    };
+    result<void> open_own(uint32_t node_index);
+    result<slot> read_kept(uint32_t node_index);
+
     unique_fd directory_;
+    open_slot own_;
+    open_slot kept_;
 };
 
 }  // namespace varde::store

@@ -25,7 +25,12 @@ std::string generation_name(generation_id id);                     // "step-0000
 result<generation_id> parse_generation_name(std::string_view name);
 std::string pack_name(uint32_t node_index, uint32_t node_count);   // "node-00003-of-00192.safetensors"
 
-enum class generation_status : uint8_t { complete, incomplete, damaged, writing };
+enum class generation_status : uint8_t {
+    complete,    // all packs are under their final names
+    incomplete,  // some are missing, and nobody has written for a while
+    damaged,     // marked so, or what is there contradicts itself
+    writing,     // some are missing, and something changed in the last two minutes
+};
 
 struct generation {
     generation_id id;
@@ -34,9 +39,9 @@ struct generation {
     uint32_t node_count = 0;         // 0: no pack yet
     uint32_t packs_sealed = 0;       // files under their final name
     std::vector<uint32_t> missing;   // node indexes without a sealed pack, at most 16 of them
-    uint64_t size_bytes = 0;
+    uint64_t size_bytes = 0;         // of the sealed packs
     uint64_t wall_ns = 0;            // newest modification time of what is in it
-    std::string reason;              // of damage
+    std::string reason;              // of damage; or why its manifest is no help
 };
 
 // manifest.json: the commit record.
@@ -61,7 +66,10 @@ public:
     int fd() const noexcept { return fd_.get(); }
     const std::string& path() const noexcept { return path_; }
     bool direct() const noexcept { return direct_; }
+    // Takes O_DIRECT off, for file systems that take it at open and answer EINVAL to a transfer.
+    result<void> use_buffered();
     // fsync, rename to the final name, fsync of the directory.  A failure is final: the pack stays unsealed.
+    // fenced: another process of this node has begun the same pack anew.
     result<void> seal();
     ~pack_file();
     pack_file(pack_file&&) noexcept;
@@ -70,10 +78,16 @@ public:
 private:
     friend class run_directory;
     pack_file() = default;
+    std::string partial_name() const;
+    bool is_still_ours() const noexcept;
+    void abandon() noexcept;
+    result<void> failed(failure why) noexcept;
+
     unique_fd directory_;
     unique_fd fd_;
     std::string name_;   // final
     std::string path_;   // for messages
+    uint64_t size_bytes_ = 0;
     bool direct_ = false;
 };
 
@@ -88,25 +102,30 @@ public:
     // All generations, newest first, each judged by names, sizes and manifest (not by reading packs).
     result<std::vector<generation>> list() const;
 
-    // The newest generation that is complete and older than `before` (nothing: no bound); or exactly `exact`.
-    // not_found: there are no generations at all, or none is asked for.  damaged: there are some, but none complete.
+    // The newest generation that is complete and older than `before` (nullptr: no bound).
+    // not_found: nothing was ever complete here (no generations, or only such that were never finished): the run may begin at step 0.
+    // damaged: something was, but nothing older than `before` is now; beginning at step 0 would throw work away without a word.
     result<generation> choose(const generation_id* before) const;
+    // The newest complete generation of exactly that step.
+    result<generation> choose_step(uint64_t step) const;
 
     // Creates the generation's directory where missing and this node's .partial, O_DIRECT where the file system takes it, with
-    // `size_bytes` reserved.  no_space names path, needed and free.
+    // `size_bytes` reserved.  no_space names path, needed and free.  busy: this pack is sealed already.
     result<pack_file> create_pack(generation_id id, uint32_t node_index, uint32_t node_count, uint64_t size_bytes);
     // For reading; O_DIRECT where possible.
     result<unique_fd> open_pack(generation_id id, uint32_t node_index, uint32_t node_count, uint64_t* ret_size_bytes) const;
 
-    result<void> commit(const manifest& record);   // temporary name, fsync, rename, fsync of the directory; then `latest`
+    // Temporary name, fsync, rename, fsync of the directories; then `latest`.  Done already by another leader with the same packs: success;
+    // with other packs: mismatch.
+    result<void> commit(const manifest& record);
     result<manifest> read_manifest(generation_id id) const;
     result<void> mark_damaged(generation_id id, const std::string& reason);   // kept for people: damaged.json beside the packs
 
-    // Deletes complete generations beyond the newest `keep`, and incomplete ones older than the oldest kept; never one that is
-    // damaged or newer.  Called by the leader only, after a commit.  Returns how many.
+    // Deletes complete generations beyond the newest `keep` (at least 1), and incomplete ones older than the oldest kept; never one that is
+    // damaged or newer than `newest`.  Called by the leader only, after a commit.  Returns how many.
     result<uint32_t> retire(uint32_t keep, generation_id newest);
 
-    // Appends one line of JSON to history.jsonl with one write.
+    // Appends one line of JSON to history.jsonl with one write, and syncs it.
     result<void> append_history(const std::string& line);
 
 private:

@@ -1,0 +1,86 @@
+// Incarnation numbers: who may write the run from now on.
+//
+// A claim is a file under a number that only one process can create, and it is never seen half-written: it gets its name when its content
+// is on storage.  Losing a race means taking the next number, so two that start at once get two numbers and the later one fences the other.
+#include "store/files.h"
+#include "store/names.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <unistd.h>
+
+namespace varde::store {
+
+namespace {
+
+constexpr uint64_t claims_kept = 16;       // for people: the last restarts
+constexpr unsigned claims_attempts_max = 64;  // as many starts of one run at the same moment; more is a loop
+
+result<std::vector<uint64_t>> read_claims(int directory) {
+    result<std::vector<std::string>> names = files::read_names(directory, "roster");
+    if (!names) return std::move(names).error();
+    std::vector<uint64_t> claims;
+    for (const std::string& name : *names) {
+        if (const std::optional<uint64_t> number = parse_claim_name(name)) claims.push_back(*number);
+    }
+    std::sort(claims.begin(), claims.end());
+    return claims;
+}
+
+// The file under a temporary name, synced.
+result<std::string> write_claim(int directory, const std::string& claim) {
+    std::string name = files::unique_name(files::temporary_prefix);
+    const unique_fd fd(files::open_at(directory, name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600));
+    if (!fd) return os_error(errno, "couldn't create a claim of the run in 'roster'");
+    result<void> written = files::write_all(fd.get(), files::bytes_of(claim), "roster/" + name);
+    if (written) written = files::sync(fd.get(), "roster/" + name);
+    if (written) return name;
+    discard(::unlinkat(directory, name.c_str(), 0), "the first failure is the one to report");
+    return std::move(written).error();
+}
+
+void remove_old(int directory, const std::vector<uint64_t>& claims, uint64_t newest) {
+    for (const uint64_t number : claims) {
+        if (number + claims_kept <= newest)
+            discard(::unlinkat(directory, claim_name(number).c_str(), 0), "an old claim does no harm; the next start tries again");
+    }
+}
+
+}  // namespace
+
+result<uint64_t> roster::claim_incarnation(const std::string& claim) {
+    const result<std::vector<uint64_t>> claims = read_claims(directory_.get());
+    if (!claims) return claims.error();
+    const result<std::string> temporary = write_claim(directory_.get(), claim);
+    if (!temporary) return temporary.error();
+    uint64_t number = claims->empty() ? 1 : claims->back() + 1;
+    int refused = EEXIST;
+    for (unsigned attempt = 0; refused == EEXIST && attempt < claims_attempts_max; ++attempt, ++number) {
+        refused = files::rename_new(directory_.get(), temporary->c_str(), claim_name(number).c_str());
+    }
+    --number;
+    if (refused != 0) {
+        discard(::unlinkat(directory_.get(), temporary->c_str(), 0), "the first failure is the one to report");
+        return os_error(refused, "couldn't claim the run as 'roster/" + claim_name(number) + "'");
+    }
+    if (const result<void> synced = files::sync(directory_.get(), "roster"); !synced) return synced.error();
+    remove_old(directory_.get(), *claims, number);
+    return number;
+}
+
+result<uint64_t> roster::newest_incarnation(uint64_t known) {
+    // The usual case, once a second on every node, is one look-up of a name that is not there.  A network file system may answer it from
+    // its cache for some seconds; the slots, which are read around the cache, carry the number as well.
+    if (known > 0) {
+        struct stat info {};
+        if (::fstatat(directory_.get(), claim_name(known + 1).c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) {
+            if (errno == ENOENT) return known;
+            return os_error(errno, "couldn't look for 'roster/" + claim_name(known + 1) + "'");
+        }
+    }
+    const result<std::vector<uint64_t>> claims = read_claims(directory_.get());
+    if (!claims) return claims.error();
+    return std::max(known, claims->empty() ? 0 : claims->back());
+}
+
+}  // namespace varde::store

@@ -1,0 +1,28 @@
+// What one generation is worth: judged by the names in its directory, its manifest and, where asked for, the sizes of its packs.
+// Reads no pack.  Blocking I/O, no state; any thread.
+#pragma once
+
+#include "store/store.h"
+
+#include <optional>
+
+namespace varde::store {
+
+struct judged {
+    generation what;
+    unique_fd directory;
+    std::vector<bool> sealed;          // by node index
+    std::optional<manifest> record;
+};
+
+// One read of the directory and one of the manifest: no step per pack, so that fifty generations of 2,048 packs are judged in a moment.
+// not_found: it is gone, or a file or a link has its name.  Other errors: it could not be read, which says nothing about its worth.
+result<judged> judge(int run, const std::string& run_path, generation_id id);
+
+// Looks at each sealed pack: sums their sizes and finds those that are empty or not as long as the manifest says (status damaged).
+result<void> measure(judged& of);
+
+// All generations' names in the run's directory, newest first.
+result<std::vector<generation_id>> read_generations(int run, const std::string& run_path);
+
+}  // namespace varde::store
