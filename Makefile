@@ -147,9 +147,12 @@ unit_sources := $(wildcard tests/unit/*_test.cc)
 unit_tests   := $(patsubst tests/unit/%.cc,$(O)/tests/unit/%,$(unit_sources))
 layer_of = $(firstword $(subst _, ,$(1)))
 $(O)/tests/%.o: cxxflags := $(filter-out -fvisibility=hidden -Wpedantic -Wconversion -Wsign-conversion,$(cxxflags))
+# Programs outside lib/ are no archives: their objects come first, so that the archives resolve what they need.
+test_objects_spank  := $(call objects,spank)
+test_objects_prolog := $(call objects,prolog) $(call objects,epilog) $(call objects,epilog/controller)
 define unit_test
-$(O)/tests/unit/$(1): $(O)/tests/unit/$(1).o $(O)/tests/unit/main.o $(call archives,$(call layer_of,$(1))) \
-  $(if $(filter spank,$(call layer_of,$(1))),$(call objects,spank)) $(if $(filter prolog,$(call layer_of,$(1))),$(call objects,prolog))
+$(O)/tests/unit/$(1): $(O)/tests/unit/$(1).o $(O)/tests/unit/main.o $(test_objects_$(call layer_of,$(1))) \
+  $(call archives,$(call layer_of,$(1)))
 	$$(link) -lcriterion $(call libraries,$(call layer_of,$(1))) $$(LDFLAGS)
 endef
 $(foreach source,$(unit_sources),$(eval $(call unit_test,$(basename $(notdir $(source))))))
