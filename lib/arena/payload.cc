@@ -11,7 +11,6 @@ namespace varde::arena {
 
 namespace {
 
-constexpr uint32_t launch_bytes_max = 512;    // "slurm JOB.RESTART.STEP", or a torchrun id with its end point
 constexpr uint32_t option_bytes_max = 256;    // text of one --ckpt-* option
 constexpr uint32_t library_bytes_max = 64;    // "0.1.0"
 constexpr uint32_t refusal_bytes_max = 8192;  // one line for people; it may quote two paths
@@ -114,7 +113,7 @@ result<hello> decode<hello>(std::string_view payload) {
         *number = in.number<uint32_t>();
     body.process_id = in.number<uint64_t>();
     body.again = in.number<uint8_t>();
-    body.launch = plain_text(in, launch_bytes_max, sound);
+    body.launch = plain_text(in, limits::launch_bytes_max, sound);
     body.directory = plain_text(in, limits::path_bytes_max, sound);
     body.name = plain_text(in, limits::run_name_bytes_max, sound);
     body.interval_s = in.number<uint64_t>();

@@ -18,6 +18,7 @@ constexpr uint64_t range_bytes_max = 1ULL << 44;    // 16 TiB per rank: sums of 
 
 constexpr uint32_t run_name_bytes_max = 128;
 constexpr uint32_t path_bytes_max = 4096;  // PATH_MAX
+constexpr uint32_t launch_bytes_max = 512;  // identity of a start: "slurm JOB.RESTART.STEP", or a torchrun id with its end point
 
 constexpr uint64_t chunk_bytes_min = page_bytes;
 constexpr uint64_t chunk_bytes_default = 4ULL << 20;

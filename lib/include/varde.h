@@ -98,9 +98,10 @@ enum varde_dtype {
  * what sbatch --ckpt-... set, then VARDE_... variables, then the launcher's (Slurm, torchrun, Open MPI, MPICH). */
 typedef struct varde_options {
     size_t size;             /* sizeof(varde_options): how later versions tell what the caller knows */
-    const char *directory;   /* where runs live; --ckpt-dir, else ./checkpoints */
+    const char *directory;   /* where runs live, taken as it is; else --ckpt-dir with its patterns, else ./checkpoints */
     const char *name;        /* of the run, at most 128 bytes of A-Z a-z 0-9 . _ - ; --ckpt-name, else the job's name, else "run" */
     const char *socket;      /* of the agent; else VARDE_SOCKET, /run/varde/JOBID/agent.sock, else an agent is started */
+    const char *launch;      /* name of this start: the same on all ranks, new at each start; else VARDE_LAUNCH, else the launcher's */
     int64_t interval_s;      /* seconds between checkpoints; 0: varde_due never asks for one; -1: environment */
     int32_t rank;            /* this process's rank in the world */
     int32_t world;           /* ranks in all */
@@ -110,7 +111,7 @@ typedef struct varde_options {
     int32_t node_count;      /* nodes in all */
 } varde_options;
 
-#define VARDE_OPTIONS_INIT {sizeof(varde_options), NULL, NULL, NULL, -1, -1, -1, -1, -1, -1, -1}
+#define VARDE_OPTIONS_INIT {sizeof(varde_options), NULL, NULL, NULL, NULL, -1, -1, -1, -1, -1, -1, -1}
 
 /* A piece of a tensor that this rank owns. `data` stays the caller's and must stay valid until the shard is removed or
  * the run closed. A tensor that is not split: global_shape and offset NULL. Elements lie in C order, without gaps. */

@@ -134,7 +134,7 @@ Test(arena_protocol, a_shard_beyond_the_limits_is_refused) {
     cr_assert(!decode<layout>(encode(body)));
     body.shards[0] = {"", pack::dtype::u8, {}, {}, {}, 0, 0};
     cr_assert(!decode<layout>(encode(body)));
-    body.shards[0] = {"x", static_cast<pack::dtype>(21), {}, {}, {}, 0, 0};
+    body.shards[0] = {"x", static_cast<pack::dtype>(pack::dtype_count + 1), {}, {}, {}, 0, 0};
     cr_assert(!decode<layout>(encode(body)));
 }
 
