@@ -1,6 +1,7 @@
 // Reading a generation.
 #include "agent/load.h"
 
+#include "base/checked.h"
 #include "base/limits.h"
 #include "base/units.h"
 #include "pack/reader.h"
@@ -157,32 +158,33 @@ result<void> load::make_lanes() {
         const auto& wanted = job_.targets[target];
         auto pieces = pack::plan_restore(wanted.wanted, saved);
         if (!pieces) return pieces.error();
-        auto& lane = lanes_[target];
-        lane.steps = cut_into_steps(*pieces, origin, sources_);
+        auto steps = cut_into_steps(*pieces, origin, sources_);
         const uint64_t places = wanted.slab_bytes / place_bytes_;
-        if (places == 0 && !lane.steps.empty()) {
+        if (places == 0 && !steps.empty()) {
             return fail(code::no_memory, "the generation has chunks of " + format_bytes(place_bytes_) + ", a rank's slab has only " +
                                              format_bytes(wanted.slab_bytes) + "; raise --ckpt-memory");
         }
-        lane.busy.assign(places, false);
-        lane.step_in.assign(places, 0);
+        const std::lock_guard guard(mutex_);
+        lanes_[target].steps = std::move(steps);
+        lanes_[target].busy.assign(places, false);
+        lanes_[target].step_in.assign(places, 0);
     }
     return {};
 }
 
 // Starts the target's next read if a place is free.
 result<bool> load::submit_next(size_t target) {
-    auto& lane = lanes_[target];
-    if (lane.next == lane.steps.size()) return false;
+    auto& way = lanes_[target];
+    if (way.next == way.steps.size()) return false;
     size_t place = 0;
     {
         const std::lock_guard guard(mutex_);
-        const auto free = std::find(lane.busy.begin(), lane.busy.end(), false);
-        if (free == lane.busy.end()) return false;
+        const auto free = std::find(way.busy.begin(), way.busy.end(), false);
+        if (free == way.busy.end()) return false;
         *free = true;
-        place = static_cast<size_t>(free - lane.busy.begin());
+        place = static_cast<size_t>(free - way.busy.begin());
     }
-    const auto& step = lane.steps[lane.next];
+    const auto& step = way.steps[way.next];
     auto& source = sources_[step.source];
     if (!source.fd) {
         uint64_t file_bytes = 0;
@@ -191,7 +193,7 @@ result<bool> load::submit_next(size_t target) {
         source.fd = std::move(*fd);
     }
     const auto where = pack::place_of_chunk(source.image, source.image.ranges[step.range], step.chunk_in_range);
-    lane.step_in[place] = lane.next++;
+    way.step_in[place] = way.next++;
     std::byte* to = job_.targets[target].slab + place * place_bytes_;
     if (auto done = engine_.submit({io::operation::read, source.fd.get(), to, where.size_bytes, where.file_offset,
                                     cookie_of(target, place)}); !done) {

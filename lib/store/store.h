@@ -9,6 +9,7 @@
 #include "pack/layout.h"
 #include "store/roster.h"
 
+#include <compare>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -19,7 +20,13 @@ namespace varde::store {
 struct generation_id {
     uint64_t step = 0;
     uint64_t incarnation = 0;
-    auto operator<=>(const generation_id&) const = default;  // newest = greatest
+    bool operator==(const generation_id&) const = default;
+    // Newest = greatest, the incarnation first: what a later start has written is newer than any step of an earlier one, which may
+    // have been abandoned (a restart from an older step), or come from a node that was cut off and went on.
+    std::strong_ordering operator<=>(const generation_id& other) const noexcept {
+        if (const auto order = incarnation <=> other.incarnation; order != 0) return order;
+        return step <=> other.step;
+    }
 };
 std::string generation_name(generation_id id);                     // "step-000000001200.r3"
 result<generation_id> parse_generation_name(std::string_view name);
