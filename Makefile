@@ -106,6 +106,8 @@ link = $(call quiet,LINK )$(CXX) $(ldflags) -o $@ $(filter %.o %.a,$^)
 programs := $(O)/bin/varde-agent $(O)/bin/varde $(O)/bin/varde-prolog $(O)/bin/varde-epilog $(O)/bin/varde-controller
 shared   := $(O)/libvarde.so $(O)/spank_varde.so
 examples := $(patsubst lib/examples/%.cc,$(O)/examples/%,$(wildcard lib/examples/*.cc))
+# Loops over floats; -O2 leaves most of them scalar.
+cxxflags_lib_examples_train := -O3
 
 .DEFAULT_GOAL := all
 .PHONY: all

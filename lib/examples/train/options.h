@@ -1,4 +1,4 @@
-// The command line of the example.  A wrong option ends the process with one line that names it,
+// The command line of the example.  A wrong option ends the process, with one line that names it,
 // before any other rank is met.
 #pragma once
 

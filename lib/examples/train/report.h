@@ -41,17 +41,16 @@ inline void complain(const char* format, va_list arguments) {
 // Why the last system call failed.
 inline const char* reason() noexcept { return std::strerror(errno); }
 
-// "2026-11-30T10:20:03.123", local time: the moment of a step, for whoever measures how long a
-// restart took.
+// "2026-11-30T10:20:03.123Z": the moment of a step, for whoever measures how long a restart took.
 inline std::string wall_time() {
     timespec now{};
     ::clock_gettime(CLOCK_REALTIME, &now);
-    tm local{};
-    ::localtime_r(&now.tv_sec, &local);
+    tm utc{};
+    ::gmtime_r(&now.tv_sec, &utc);
     char date[32];
-    std::strftime(date, sizeof(date), "%Y-%m-%dT%H:%M:%S", &local);
+    std::strftime(date, sizeof(date), "%Y-%m-%dT%H:%M:%S", &utc);
     char text[48];
-    std::snprintf(text, sizeof(text), "%s.%03ld", date, now.tv_nsec / 1'000'000);
+    std::snprintf(text, sizeof(text), "%s.%03ldZ", date, now.tv_nsec / 1'000'000);
     return text;
 }
 
