@@ -174,3 +174,11 @@ Test(example, reads_the_licences) {
     cr_assert_neq(text.find("GNU GENERAL PUBLIC LICENSE"), std::string::npos);
     cr_assert(text == load_text("/usr/share/common-licenses"));
 }
+
+// A peer that closes its connection ends the process, with exit code 1.
+Test(example, ends_when_a_peer_does, .exit_code = 1, .timeout = 20) {
+    const uint16_t port = free_port();
+    const std::jthread peer([=] { ring(rank_of(1, 2, port)); });
+    ring peers(rank_of(0, 2, port));
+    peers.gather(0);
+}
