@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 #
-# The cluster tool itself: that its nodes are nodes (they die without a word, they can be cut off and
-# come back), that jobs run and are requeued, and that it leaves nothing on the host.
+# The cluster tool itself: that its nodes are nodes (they die without a word, they can be cut off
+# and come back), that jobs run and are requeued, and that it leaves nothing on the host.
 # One cluster serves the file; tests that need another state bring it up and down themselves.
 
 cluster="$BATS_TEST_DIRNAME/cluster"
@@ -187,7 +187,11 @@ END
 
 @test "a job whose node dies runs again elsewhere once Slurm knows" {
     local job
-    "$cluster" run bash -c 'printf "#!/bin/bash\necho run \${SLURM_RESTART_COUNT:-0} >>~/runs\nsleep 300\n" >~/job'
+    "$cluster" run bash -c 'cat >job' <<'END'
+#!/bin/bash
+echo run ${SLURM_RESTART_COUNT:-0} >>~/runs
+sleep 300
+END
     job=$(submit -N1 -w node3 --open-mode=append job)
     within 15 grep -q 'run 0' "$VARDE_CLUSTER_DIR/home/varde/runs"
     "$cluster" kill node3
@@ -219,7 +223,7 @@ END
     [ -e "$BATS_TEST_TMPDIR/foreign/file" ]
 }
 
-@test "two clusters live side by side, and down of one leaves nothing of it and all of the other" {
+@test "two clusters live side by side, and down of one leaves nothing but the other" {
     local before second="$BATS_TEST_TMPDIR/second"
     before=$(host_state)
     "$cluster" --dir "$second" up --nodes 2
@@ -227,7 +231,9 @@ END
     [ "$("$cluster" --dir "$second" run sinfo -h -o %D)" = 2 ]
     # What a careless program leaves: a control group in each hierarchy, and a process out of sight.
     "$cluster" --dir "$second" exec node1 bash -c '
-        for group in $(find /sys/fs/cgroup -maxdepth 2 -name cgroup.procs); do mkdir "${group%/*}/left-over"; done
+        for group in $(find /sys/fs/cgroup -maxdepth 2 -name cgroup.procs); do
+            mkdir "${group%/*}/left-over"
+        done
         setsid sleep 1000 </dev/null >/dev/null 2>&1 &'
     diff <(echo "$before") <(host_state)
     "$cluster" --dir "$second" down
@@ -261,7 +267,10 @@ END
 
 @test "scripts and lines given to up are used, in place of the tool's own" {
     local second="$BATS_TEST_TMPDIR/second" script="$BATS_TEST_TMPDIR/hook"
-    printf '#!/bin/bash\necho "$SLURM_SCRIPT_CONTEXT $SLURM_JOB_ID $(id -un)" >/flash/$SLURM_SCRIPT_CONTEXT\n' >"$script"
+    cat >"$script" <<'END'
+#!/bin/bash
+echo "$SLURM_SCRIPT_CONTEXT $SLURM_JOB_ID $(id -un)" >"/flash/$SLURM_SCRIPT_CONTEXT"
+END
     mkdir "$BATS_TEST_TMPDIR/flash"
     chmod 1777 "$BATS_TEST_TMPDIR/flash"
     echo 'interval: 20m' >"$BATS_TEST_TMPDIR/yaml"
@@ -274,7 +283,8 @@ END
     grep -qx 'prolog_slurmd 1 root' "$BATS_TEST_TMPDIR/flash/prolog_slurmd"
     [ "$("$cluster" --dir "$second" exec node1 cat /etc/varde/varde.yaml)" = 'interval: 20m' ]
     run "$cluster" --dir "$second" run scontrol show config
-    [[ $output == *'SlurmdTimeout           = 77 sec'* && $output == *'KillWait                = 5 sec'* ]]
+    [[ $output == *'SlurmdTimeout           = 77 sec'* ]]
+    [[ $output == *'KillWait                = 5 sec'* ]]
     "$cluster" --dir "$second" down
     [ -s "$BATS_TEST_TMPDIR/flash/prolog_slurmd" ]
 }

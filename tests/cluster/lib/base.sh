@@ -34,7 +34,8 @@ node_names() {
 }
 
 require_cluster() {
-    [[ -e $dir/varde-cluster ]] || die "couldn't find a cluster at '$dir': start one with 'cluster up'"
+    [[ -e $dir/varde-cluster ]] ||
+        die "couldn't find a cluster at '$dir': start one with 'cluster up'"
 }
 
 require_node() {

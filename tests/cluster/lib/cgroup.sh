@@ -4,7 +4,7 @@
 # ran `up`, and a cgroup namespace that starts there: slurmd and the programs under test find what
 # they would find on a real node, two clusters don't meet in a name, and nothing outlives `down`.
 #
-# $dir/cgroups lists the hierarchies in use, one a line: where it is mounted, and the cluster's group.
+# $dir/cgroups lists the hierarchies in use, one a line: its mount point, and the cluster's group.
 
 group_name() { printf 'varde-cluster-%s' "$(cksum <<<"$dir" | cut -d' ' -f1)"; }
 
@@ -58,7 +58,7 @@ group_is_gone() {
 # The kernel keeps a group busy for a moment after its last process.
 remove_group() {
     wait_for 5 "the end of control group '$1'" group_is_gone "$1" ||
-        die "couldn't remove control group '$1': processes $(paste -sd' ' "$1/cgroup.procs") are in it"
+        die "couldn't remove control group '$1': it holds $(paste -sd' ' "$1/cgroup.procs")"
 }
 
 # Found by name, so that they go even when the state directory is lost or was never finished.

@@ -1,9 +1,9 @@
 # shellcheck shell=bash disable=SC2154
 #
-# A machine is a set of namespaces (pid, mount, net, uts, cgroup) with machine-init as its first process.
-# Nothing pins these namespaces: SIGKILL of the first process ends every process in the machine and
-# with them the namespaces, as a power cut would. The controller and each node are machines; the
-# switch is a bare network namespace that holds the two bridges.
+# A machine is a set of namespaces (pid, mount, net, uts, ipc, cgroup) with machine-init as its
+# first process. Nothing pins these namespaces: SIGKILL of the first process ends every process in
+# the machine and with them the namespaces, as a power cut would. The controller and each node are
+# machines; the switch is a bare network namespace that holds the two bridges.
 
 # Every process that starts a machine carries this argument, so `down` finds them all, even those
 # of a half-built cluster whose pid files were never written.
@@ -22,7 +22,7 @@ machine_boot() {
         cd /
         umask 022
         setsid --fork env -i --default-signal PATH=/usr/sbin:/usr/bin:/sbin:/bin \
-            unshare --fork --pid --mount --net --uts --cgroup --propagation private \
+            unshare --fork --pid --mount --net --uts --ipc --cgroup --propagation private \
             "$@" "$(machine_mark)" </dev/null >>"$dir/machines/$name/log/machine.log" 2>&1
     )
     wait_for 5 "the first process of $name" test -e "$dir/machines/$name/pid"
@@ -64,13 +64,13 @@ kill_all_machines() {
 }
 
 # machine_enter NAME COMMAND...: replaces this shell by COMMAND inside the machine, as root.
-# --pdeathsig: who ends `cluster run` also ends what it runs, on the other side of the pid namespace.
 machine_enter() {
     local name=$1 pid
     shift
-    pid=$(machine_pid "$name") || die "couldn't enter '$name': it is dead; bring it back with 'cluster start $name'"
+    pid=$(machine_pid "$name") ||
+        die "couldn't enter '$name': it is dead; bring it back with 'cluster start $name'"
     join_machine_groups "$name"
-    exec nsenter --target "$pid" --mount --net --uts --pid --cgroup -- "$@"
+    exec nsenter --target "$pid" --mount --net --uts --ipc --pid --cgroup -- "$@"
 }
 
 # The same, and returns: for the tool's own questions.

@@ -23,7 +23,7 @@ ip_batch() {
 start_switch() {
     # shellcheck disable=SC2016
     machine_boot switch bash -c 'read -r pid _ </proc/self/stat
-        echo "$pid" >"$0/machines/switch/pid.new" && mv "$0/machines/switch/pid.new" "$0/machines/switch/pid"
+        cd "$0/machines/switch" && echo "$pid" >pid.new && mv pid.new pid && cd /
         while :; do sleep infinity; done' "$dir"
     ip_batch switch <<-END
 		link add compute up type bridge stp_state 0 mcast_snooping 0
@@ -36,7 +36,8 @@ start_switch() {
 # ready to talk.
 plug() {
     local name=$1 pid number
-    pid=$(machine_pid "$name") || die "couldn't plug in '$name': it died, see $dir/machines/$name/log"
+    pid=$(machine_pid "$name") ||
+        die "couldn't plug in '$name': it died, see $dir/machines/$name/log"
     number=$(host_number "$name")
     ip_batch switch <<-END
 		link add $name-c up master compute type veth peer name compute netns $pid
@@ -63,7 +64,7 @@ set_ports() {
     esac | ip_batch switch
 }
 
-# The kernel removes the cables of a dead machine by itself, but some time later: `start` cannot wait.
+# The kernel removes the cables of a dead machine by itself, but later: `start` cannot wait.
 unplug() {
     printf 'link delete %s\n' "$1-c" "$1-s" | ip_batch switch -force 2>/dev/null || true
 }
@@ -73,5 +74,7 @@ cut_networks() {
     local pid
     pid=$(machine_pid switch) || return 0
     nsenter --net="/proc/$pid/ns/net" ip -o link show | awk -v name="$1" '
-        match($2, "^" name "-[cs]@") && $3 !~ /[<,]UP[,>]/ { print ($2 ~ /-c@/) ? "compute" : "storage" }'
+        match($2, "^" name "-[cs]@") && $3 !~ /[<,]UP[,>]/ {
+            print ($2 ~ /-c@/) ? "compute" : "storage"
+        }'
 }

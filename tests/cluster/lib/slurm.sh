@@ -24,18 +24,18 @@ add_user() {
     echo "$name:x:$id:" >>"$dir/etc/group"
 }
 
-user_home() { # NAME
-    awk -F: -v name="$1" '$1 == name { print $6 }' "$dir/etc/passwd"
+# Of the cluster's passwd: 3 is the uid, 4 the gid, 6 the home directory; empty for an unknown user.
+user_field() { # NAME FIELD
+    awk -F: -v name="$1" -v field="$2" '$1 == name { print $field }' "$dir/etc/passwd"
 }
 
 # Homes below /home that the host doesn't have are made in the state directory, shared like NFS.
 make_home() {
     local home
-    home=$(user_home "$1")
-    [[ -n $home ]] || die "couldn't find user '$1' on this machine: give --user an existing name"
+    home=$(user_field "$1" 6)
     [[ $home == /home/* && ! -d $home ]] || return 0
     mkdir -p "$dir$home"
-    chown "$(awk -F: -v name="$1" '$1 == name { print $3 ":" $4 }' "$dir/etc/passwd")" "$dir$home"
+    chown "$(user_field "$1" 3):$(user_field "$1" 4)" "$dir$home"
 }
 
 write_users() {
@@ -45,7 +45,7 @@ write_users() {
     add_user guest 61002 /home/guest
     make_home varde
     make_home guest
-    install -d -m 0700 -o "$(awk -F: '$1 == "munge" { print $3 }' "$dir/etc/passwd")" "$dir/etc/munge"
+    install -d -m 0700 -o "$(user_field munge 3)" "$dir/etc/munge"
     dd if=/dev/urandom of="$dir/etc/munge/munge.key" bs=1024 count=1 status=none
     chmod 0400 "$dir/etc/munge/munge.key"
     chown --reference="$dir/etc/munge" "$dir/etc/munge/munge.key"
@@ -70,8 +70,6 @@ default_slurm_conf() { # COUNT SLURMD_TIMEOUT
 		ClusterName=varde
 		SlurmctldHost=controller($compute_net.$controller_host)
 		SlurmUser=slurm
-		AuthType=auth/munge
-		CredType=cred/munge
 		StateSaveLocation=/cluster/state
 		SlurmdSpoolDir=/cluster/spool
 		SlurmctldPidFile=/run/slurm/slurmctld.pid
@@ -82,8 +80,7 @@ default_slurm_conf() { # COUNT SLURMD_TIMEOUT
 		SlurmdDebug=verbose
 		ProctrackType=$proctrack
 		TaskPlugin=task/none
-		JobAcctGatherType=jobacct_gather/none
-		AccountingStorageType=accounting_storage/none
+		PlugStackConfig=/etc/slurm/plugstack.conf
 		SlurmdParameters=config_overrides
 		SelectType=select/cons_tres
 		SelectTypeParameters=CR_Core
@@ -109,14 +106,16 @@ write_slurm_conf() {
     fi >"$dir/etc/slurm/slurm.conf"
 }
 
-# Sets $proctrack and writes cgroup.conf. Where Slurm and host allow it, steps are tracked by control
-# groups, as on most sites; proctrack/linuxproc, which works everywhere, forgets orphans (an srun of
-# a killed batch script lives on). Slurm of 24.05 and later runs without any control group.
+# Sets $proctrack and writes cgroup.conf. Where Slurm and host allow it, steps are tracked by
+# control groups, as on most sites; proctrack/linuxproc, which works everywhere, forgets orphans (an
+# srun of a killed batch script lives on). Slurm of 24.05 and later runs without any control group.
 choose_cgroup_plugin() { # SBIN
     local version line=IgnoreSystemd=yes
-    version=$("$1/slurmd" -V) || die "couldn't run '$1/slurmd -V': is there a Slurm? see packaging/setup"
+    version=$("$1/slurmd" -V) ||
+        die "couldn't run '$1/slurmd -V': is there a Slurm? see packaging/setup"
     version=${version##* } # slurm-wlm 22.05.8
-    [[ $version =~ ^([0-9]+)\.([0-9]+) ]] || die "couldn't read the version of '$1/slurmd': it says '$version'"
+    [[ $version =~ ^([0-9]+)\.([0-9]+) ]] ||
+        die "couldn't read the version of '$1/slurmd': it says '$version'"
     proctrack=proctrack/linuxproc
     if ((10#${BASH_REMATCH[1]}${BASH_REMATCH[2]} >= 2405)); then
         line=CgroupPlugin=disabled

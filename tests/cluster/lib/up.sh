@@ -9,7 +9,7 @@ find_varde_tree() {
     for prefix in "" /usr /usr/local /opt/varde; do
         [[ -e $1$prefix/lib/varde/spank_varde.so ]] && { printf '%s\n' "$1$prefix"; return; }
     done
-    die "couldn't find lib/varde/spank_varde.so below '$1': give the tree that 'make install' filled"
+    die "couldn't find lib/varde/spank_varde.so below '$1': give what 'make install' filled"
 }
 
 read_up_options() {
@@ -36,7 +36,8 @@ read_up_options() {
     done
     [[ $nodes =~ ^[1-9][0-9]{0,2}$ && $nodes -lt $controller_host ]] ||
         die "couldn't start '$nodes' nodes: give a number from 1 to $((controller_host - 1))"
-    [[ $slurmd_timeout =~ ^[0-9]+$ ]] || die "couldn't use '$slurmd_timeout' as SlurmdTimeout: give seconds"
+    [[ $slurmd_timeout =~ ^[0-9]+$ ]] ||
+        die "couldn't use '$slurmd_timeout' as SlurmdTimeout: give seconds"
 }
 
 # A script that the machines must reach may lie anywhere on the host: it is copied to /etc/slurm.
@@ -53,14 +54,16 @@ use_varde() {
     cp -a "$varde/." "$dir/varde"
     chmod -R a+rX "$dir/varde"
     for program in varde-prolog varde-epilog varde-controller varde-agent; do
-        [[ -x $dir/varde/libexec/varde/$program ]] || die "couldn't find libexec/varde/$program in '$varde'"
+        [[ -x $dir/varde/libexec/varde/$program ]] ||
+            die "couldn't find libexec/varde/$program in '$varde'"
     done
     plugstack=("optional /opt/varde/lib/varde/spank_varde.so" "${plugstack[@]}")
     [[ -n $prolog ]] || slurm_lines+=("Prolog=/opt/varde/libexec/varde/varde-prolog")
     [[ -n $epilog ]] || slurm_lines+=("Epilog=/opt/varde/libexec/varde/varde-epilog")
     [[ -n $epilog_slurmctld ]] ||
         slurm_lines+=("EpilogSlurmctld=/opt/varde/libexec/varde/varde-controller")
-    if [[ -z $varde_yaml && -e $varde/etc/varde/varde.yaml ]]; then varde_yaml=$varde/etc/varde/varde.yaml; fi
+    [[ -n $varde_yaml || ! -e $varde/etc/varde/varde.yaml ]] ||
+        varde_yaml=$varde/etc/varde/varde.yaml
 }
 
 make_state_directory() {
@@ -69,7 +72,8 @@ make_state_directory() {
     if [[ -e $dir/varde-cluster ]] && [[ -z $(machine_processes) ]]; then
         verb_down # what a reboot of the host left
     fi
-    mkdir "$dir" 2>/dev/null || die "couldn't use '$dir': it exists; try 'cluster --dir $dir down' first"
+    mkdir "$dir" 2>/dev/null ||
+        die "couldn't use '$dir': it exists; try 'cluster --dir $dir down' first"
     trap take_down_unless_up EXIT
     trap 'exit 130' INT
     trap 'exit 143' TERM HUP
@@ -86,7 +90,6 @@ make_state_directory() {
 }
 
 write_configuration() {
-    local slurm_id
     copy_host_etc
     write_users
     write_hosts "$nodes" >"$dir/etc/hosts"
@@ -99,8 +102,7 @@ write_configuration() {
     printf '%s\n' "${plugstack[@]}" >"$dir/etc/slurm/plugstack.conf"
     choose_cgroup_plugin "$slurm_sbin"
     write_slurm_conf "$nodes" "$slurmd_timeout" "${slurm_lines[@]}"
-    slurm_id=$(awk -F: '$1 == "slurm" { print $3 }' "$dir/etc/passwd")
-    chown "$slurm_id" "$dir"/machines/controller/{log,state}
+    chown "$(user_field slurm 3)" "$dir"/machines/controller/{log,state}
 }
 
 boot_machine() {
@@ -149,7 +151,8 @@ verb_up() {
     read_up_options "$@"
     if [[ -n $slurm ]]; then slurm_sbin=$slurm/sbin slurm_bin=$slurm/bin; fi
     [[ -x $slurm_sbin/slurmctld && -x $slurm_sbin/slurmd && -x $slurm_bin/sinfo ]] ||
-        die "couldn't find slurmctld, slurmd and sinfo in '$slurm_sbin' and '$slurm_bin': run packaging/setup, or give --slurm"
+        die "couldn't find slurmctld, slurmd and sinfo in '$slurm_sbin' and '$slurm_bin': run" \
+            "packaging/setup, or give --slurm"
     make_state_directory
     write_configuration
     start_switch
