@@ -27,6 +27,13 @@ result<std::vector<uint64_t>> read_claims(int directory) {
     return claims;
 }
 
+result<bool> has_claim(int directory, uint64_t number) {
+    struct stat info {};
+    if (::fstatat(directory, claim_name(number).c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0) return true;
+    if (errno == ENOENT) return false;
+    return os_error(errno, "couldn't look for 'roster/" + claim_name(number) + "'");
+}
+
 // The file under a temporary name, synced.
 result<std::string> write_claim(int directory, const std::string& claim) {
     std::string name = files::unique_name(files::temporary_prefix);
@@ -69,14 +76,15 @@ result<uint64_t> roster::claim_incarnation(const std::string& claim) {
 }
 
 result<uint64_t> roster::newest_incarnation(uint64_t known) {
-    // The usual case, once a second on every node, is one look-up of a name that is not there.  A network file system may answer it from
-    // its cache for some seconds; the slots, which are read around the cache, carry the number as well.
+    // The usual case, once a second on every node, is a look-up of a name that is not there, and of one that is: an old claim is removed only
+    // when there are newer ones.  A network file system may answer from its cache for some seconds; the slots, which are read around the
+    // cache, carry the number as well.
     if (known > 0) {
-        struct stat info {};
-        if (::fstatat(directory_.get(), claim_name(known + 1).c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) {
-            if (errno == ENOENT) return known;
-            return os_error(errno, "couldn't look for 'roster/" + claim_name(known + 1) + "'");
-        }
+        const result<bool> newer = has_claim(directory_.get(), known + 1);
+        if (!newer) return newer.error();
+        const result<bool> own = *newer ? newer : has_claim(directory_.get(), known);
+        if (!own) return own.error();
+        if (!*newer && *own) return known;
     }
     const result<std::vector<uint64_t>> claims = read_claims(directory_.get());
     if (!claims) return claims.error();

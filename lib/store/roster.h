@@ -94,7 +94,7 @@ public:
     // Claims the next incarnation: the number is one more than the newest claim, and the claim is a file that only one process can
     // create ("roster/incarnation-00003").  `claim` is its content: JSON for people and for a refused job.
     result<uint64_t> claim_incarnation(const std::string& claim);
-    // Newest claimed incarnation, 0 if none; one look-up of `incarnation`+1 when that does not exist yet.
+    // Newest claimed incarnation, 0 if none; two look-ups when it is `known`.
     result<uint64_t> newest_incarnation(uint64_t known);
 
 private:
