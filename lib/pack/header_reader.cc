@@ -94,35 +94,40 @@ result<std::vector<uint32_t>> read_ranks(const raw_header& raw) {
 // Moves the pieces' places from varde.split to the shards; both are in file order.
 class split_places {
 public:
-    explicit split_places(raw_header raw) : raw_(std::move(raw)) {}
+    static result<split_places> read(const raw_header& header) {
+        const std::string* text = header.find(keys::split);
+        if (text == nullptr) return damaged("its metadata lacks " + std::string(keys::split));
+        split_places made;
+        made.raw_ = read_split_json(*text);
+        if (!made.raw_.broken.empty()) return damaged(std::string(keys::split) + ": " + made.raw_.broken);
+        for (const raw_entry& each : made.raw_.entries) {
+            // It would read as "not split", and the header would not be what the writer makes of it.
+            if (each.shape.empty()) return damaged(std::string(keys::split) + " has a piece of no dimensions, " + in_quotes(each.name));
+        }
+        return made;
+    }
     void give(const std::string& name, shard& target) {
         if (next_ == raw_.entries.size() || raw_.entries[next_].name != name) return;
         target.global_shape = std::move(raw_.entries[next_].shape);
         target.offset = std::move(raw_.entries[next_].second);
-        // An empty list would read as "not split", and the header would not be what the writer makes of it.
-        empty_ |= target.global_shape.empty();
         next_++;
     }
-    result<void> check() const {
-        if (!raw_.broken.empty()) return damaged(std::string(keys::split) + ": " + raw_.broken);
-        if (empty_) return damaged(std::string(keys::split) + " has a piece of no dimensions");
-        if (next_ < raw_.entries.size()) return damaged(std::string(keys::split) + " names " + in_quotes(raw_.entries[next_].name) + " out of place or for nothing");
-        return {};
+    result<void> check_end() const {
+        if (next_ == raw_.entries.size()) return {};
+        return damaged(std::string(keys::split) + " names " + in_quotes(raw_.entries[next_].name) + " out of place or for nothing");
     }
 
 private:
     raw_header raw_;
     size_t next_ = 0;
-    bool empty_ = false;
 };
 
 // The shards of each rank, in the order of the text.
 result<std::vector<range>> read_ranges(const raw_header& raw) {
     const auto ranks = read_ranks(raw);
     if (!ranks) return ranks.error();
-    const std::string* split = raw.find(keys::split);
-    if (split == nullptr) return damaged("its metadata lacks " + std::string(keys::split));
-    split_places places(read_split_json(*split));
+    auto places = split_places::read(raw);
+    if (!places) return std::move(places).error();
     std::vector<range> ranges;
     size_t next = 0;
     for (const uint32_t rank : *ranks) {
@@ -134,7 +139,7 @@ result<std::vector<range>> read_ranges(const raw_header& raw) {
             const auto type = dtype_named(each.type);
             if (!type) return damaged(type.error().context);
             shards.push_back({.name = each.name.substr(prefix.size()), .type = *type, .shape = each.shape, .global_shape = {}, .offset = {}});
-            places.give(each.name, shards.back());
+            places->give(each.name, shards.back());
         }
         auto made = arrange(rank, std::move(shards));
         if (!made) return damaged(made.error().context);
@@ -142,7 +147,7 @@ result<std::vector<range>> read_ranges(const raw_header& raw) {
         if (made->size_bytes != made->data_bytes) next++;
         ranges.push_back(std::move(*made));
     }
-    if (auto good = places.check(); !good) return std::move(good).error();
+    if (auto good = places->check_end(); !good) return std::move(good).error();
     return ranges;
 }
 
