@@ -35,9 +35,10 @@ result<void> reserve(int fd, uint64_t size_bytes, const std::string& path) {
     if (refused == 0) return {};
     if (refused == ENOSPC || refused == EDQUOT) return no_space(fd, refused, size_bytes, path);
     if (refused != EOPNOTSUPP && refused != ENOSYS && refused != EINVAL) return os_error(refused, "couldn't reserve '" + path + "'");
-    // No reservation here (NFS 3, for one).  What the file system says about its room is a guess, but a better one than none.
+    // No reservation here (NFS 3, for one).  What the file system says about its room is a guess, but a better one than none.  Some have
+    // no idea of their size, and say 0.
     struct statvfs space {};
-    if (::fstatvfs(fd, &space) == 0 && static_cast<uint64_t>(space.f_bavail) * space.f_frsize < size_bytes)
+    if (::fstatvfs(fd, &space) == 0 && space.f_blocks > 0 && static_cast<uint64_t>(space.f_bavail) * space.f_frsize < size_bytes)
         return no_space(fd, ENOSPC, size_bytes, path);
     return {};
 }

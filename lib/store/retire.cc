@@ -24,7 +24,8 @@ result<void> remove_retired(int run, const std::string& run_path, const std::str
     const result<std::vector<std::string>> names = files::read_names(directory->get(), path);
     if (!names) return names.error();
     for (const std::string& file : *names) {
-        if (is_ours(file) && ::unlinkat(directory->get(), file.c_str(), 0) != 0 && errno != ENOENT)
+        // A directory under such a name is not ours either.
+        if (is_ours(file) && ::unlinkat(directory->get(), file.c_str(), 0) != 0 && errno != ENOENT && errno != EISDIR)
             return os_error(errno, "couldn't delete '" + path + "/" + file + "'");
     }
     if (::unlinkat(run, name.c_str(), AT_REMOVEDIR) == 0 || errno == ENOENT || errno == ENOTEMPTY || errno == EEXIST) return {};

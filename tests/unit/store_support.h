@@ -21,6 +21,9 @@ namespace store_test {
 using namespace varde;
 using namespace varde::store;
 
+// Braces inside the assertion macros would end them.
+constexpr generation_id id_of(uint64_t step, uint64_t incarnation) { return {step, incarnation}; }
+
 class temporary_directory {
 public:
     temporary_directory() {
