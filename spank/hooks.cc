@@ -148,7 +148,9 @@ void varde_forget_inherited(int new_job) {
     try {
         for (const varde::option_rule& rule : varde::option_rules()) {
             ::unsetenv(inherited_name(rule.option).c_str());
-            if (new_job != 0) ::unsetenv((std::string("SLURM_VARDE_") + rule.variable).c_str());
+            if (new_job == 0) continue;
+            ::unsetenv((std::string("SLURM_VARDE_") + rule.variable).c_str());
+            ::unsetenv((std::string("SLURM_SPANK_VARDE_") + rule.variable).c_str());
         }
     } catch (const std::bad_alloc&) {
         // Then the options are inherited: unwanted, harmless, and the program itself is about to fail for want of memory.

@@ -26,7 +26,8 @@ void varde_begin(void);
 
 /* Slurm hands the options of a job on to each srun, sbatch and salloc inside it as if they had been typed there.  That is taken
  * away: sruns have the settled values in SLURM_VARDE_* (a relative directory would now mean another place), and a `new_job`
- * inside a job asks for itself, as with all other options, so that it loses SLURM_VARDE_* too. */
+ * inside a job asks for itself, as with all other options, so that it loses SLURM_VARDE_* and the prolog's
+ * SLURM_SPANK_VARDE_* too. */
 void varde_forget_inherited(int new_job);
 
 /* One option was given; a later call for the same option wins.  NULL, or the message for the user. */

@@ -122,6 +122,7 @@ static void set_inherited() {
     ::setenv("SLURM_SPANK__SLURM_SPANK_OPTION_varde_ckpt_interval", "20m", 1);
     ::setenv("SLURM_SPANK__SLURM_SPANK_OPTION_varde_ckpt_max_restarts", "2", 1);
     ::setenv("SLURM_VARDE_INTERVAL", "20m", 1);
+    ::setenv("SLURM_SPANK_VARDE_INTERVAL", "20m", 1);
 }
 
 Test(spank, a_step_keeps_the_jobs_values_only) {
@@ -137,6 +138,7 @@ Test(spank, a_nested_job_inherits_nothing) {
     varde_forget_inherited(1);
     cr_assert_null(std::getenv("SLURM_SPANK__SLURM_SPANK_OPTION_varde_ckpt_interval"));
     cr_assert_null(std::getenv("SLURM_VARDE_INTERVAL"));
+    cr_assert_null(std::getenv("SLURM_SPANK_VARDE_INTERVAL"));
 }
 
 Test(spank, outside_sbatch_nothing_is_made_restartable) { cr_assert_null(varde_make_restartable()); }
