@@ -181,3 +181,24 @@ Test(pack_image, reads_the_golden_file_of_version_1) {
         }
     }
 }
+
+// FORMAT.md shows lines of a dump; they must be the golden file's.
+Test(pack_image, format_page_shows_the_golden_file) {
+    std::ifstream page("lib/pack/FORMAT.md");
+    std::ifstream file("tests/golden/pack-v1.safetensors", std::ios::binary);
+    const std::string bytes{std::istreambuf_iterator<char>(file), {}};
+    int lines = 0;
+    for (std::string line; std::getline(page, line);) {
+        if (line.size() < 49 or line.substr(8, 2) != ": " or line.find_first_not_of("0123456789abcdef") != 8) continue;
+        const size_t at = std::stoul(line.substr(0, 8), nullptr, 16);
+        std::string hex;
+        for (const char letter : line.substr(10, 39)) {
+            if (letter != ' ') hex += letter;
+        }
+        cr_assert(hex.size() == 32 and at + 16 <= bytes.size());
+        for (size_t byte = 0; byte < 16; byte++)
+            cr_expect(std::stoul(hex.substr(2 * byte, 2), nullptr, 16) == static_cast<unsigned char>(bytes[at + byte]), "%s", line.c_str());
+        lines++;
+    }
+    cr_expect(lines == 8);
+}
