@@ -1,0 +1,300 @@
+// One generation on this node, from the first rank's save to its pack; and what the leader makes of all nodes' packs.
+#include "agent/node.h"
+
+#include "arena/wire.h"
+#include "base/clock.h"
+#include "base/limits.h"
+#include "base/units.h"
+
+#include "varde.h"
+
+#include <algorithm>
+
+namespace varde::agent {
+
+using store::outcome;
+
+// ---- Saves
+
+generation_work& node::work_of(uint64_t step) {
+    const auto found = std::find_if(works_.begin(), works_.end(), [&](const auto& work) { return work->step == step; });
+    if (found != works_.end()) return **found;
+    works_.push_back(std::make_unique<generation_work>());
+    auto& work = *works_.back();
+    work.step = step;
+    work.saves.resize(ranks_.size());
+    work.ranges.resize(ranks_.size());
+    set_outcome(step, outcome::pending, nullptr, 0);
+    return work;
+}
+
+result<void> node::on_save(uint32_t index, const arena::save& what) {
+    auto& rank = ranks_[index];
+    if (what.step == rank.saved_step && rank.facts.again) return {};   // said again after a worker's restart
+    if (!rank.range || what.layout_version != rank.layout_version) return fail(code::invalid, "a save came without its layout");
+    if (what.step <= rank.saved_step) return fail(code::invalid, "saves must come with growing steps");
+    if (what.first_chunk != rank.next_chunk || what.chunk_count != pack::chunk_count(rank.range->size_bytes, chunk_bytes())) {
+        return fail(code::invalid, "a save's chunks do not follow the last one's");
+    }
+    rank.saved_step = what.step;
+    rank.next_chunk = what.first_chunk + what.chunk_count;
+    put_record(record::save, index, arena::encode(what));
+    auto& work = work_of(what.step);
+    work.saves[index] = what;
+    work.ranges[index] = *rank.range;
+    if (fenced_) work.job.cancelled = true;
+    begin_drain(work);
+    look_for_late();
+    return {};
+}
+
+result<void> node::on_give_up(uint32_t index, const arena::give_up& what) {
+    log_.warning("rank " + std::to_string(ranks_[index].facts.rank) + " gave up staging step " + std::to_string(what.step));
+    for (auto& work : works_) {
+        if (work->step == what.step) work->job.cancelled = true;
+    }
+    return {};
+}
+
+void node::begin_drain(generation_work& work) {
+    const bool whole = std::all_of(work.saves.begin(), work.saves.end(), [](const auto& save) { return save.has_value(); });
+    if (!whole || work.draining || drain_ == nullptr) return;
+    work.draining = true;
+    work.job.id = {work.step, mine_.incarnation};
+    for (uint32_t rank = 0; rank < ranks_.size(); rank++) {
+        const auto slab = slab_of(rank);
+        work.job.sources.push_back({control_of(rank), memory_.arena.data() + slab.offset, slab.size_bytes / chunk_bytes(),
+                                    work.saves[rank]->first_chunk, work.saves[rank]->chunk_count});
+        // A rank that died between its save and now.
+        if (ranks_[rank].gone && control_of(rank)->staged.load() < work.job.sources.back().end_chunk()) work.job.cancelled = true;
+    }
+    mover_.post([this, &work] {
+        auto outcome = drain_on_mover(work);
+        main_.post([this, step = work.step, outcome] { drained(step, outcome); });
+    });
+}
+
+// On the mover: the header of many thousand tensors takes a moment too.
+drain_outcome node::drain_on_mover(generation_work& work) {
+    pack::identity who{facts_.name, work.step, work.job.id.incarnation, facts_.node_index, facts_.node_count, facts_.world, VARDE_VERSION};
+    // Packs hold ranks in ascending order; local order and global order may differ.
+    std::vector<size_t> order(work.ranges.size());
+    for (size_t i = 0; i < order.size(); i++) order[i] = i;
+    std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return work.ranges[a].rank < work.ranges[b].rank; });
+    std::vector<pack::range> ranges;
+    std::vector<drain_source> sources;
+    for (const size_t i : order) {
+        ranges.push_back(std::move(work.ranges[i]));
+        sources.push_back(work.job.sources[i]);
+    }
+    work.job.sources = std::move(sources);
+    auto image = pack::compose(std::move(who), std::move(ranges), chunk_bytes());
+    if (!image) {
+        for (const auto& source : work.job.sources) discard_chunks(source, work.job.cancelled);
+        return {false, image.error(), 0, 0};
+    }
+    work.job.image = std::move(*image);
+    return drain_->carry_out(work.job);
+}
+
+void node::drained(uint64_t step, drain_outcome how) {
+    const auto found = std::find_if(works_.begin(), works_.end(), [&](const auto& work) { return work->step == step; });
+    if (found == works_.end()) return;
+    const uint64_t bytes = (*found)->job.image.file_bytes;
+    set_outcome(step, how.sealed ? outcome::sealed : outcome::failed, &how, bytes);
+    if (how.sealed) {
+        log_.info("step " + std::to_string(step) + " sealed: " + format_bytes(bytes) + " in " + std::to_string(how.duration_ns / ns_per_ms) + " ms");
+    } else {
+        log_.error("step " + std::to_string(step) + " is given up on this node: " + how.why.context +
+                   "; training continues, older generations are intact");
+        if (step > node_control()->failed_step.load()) node_control()->failed_step = step;
+        tell_news();
+    }
+    works_.erase(found);
+    arena::wire_writer value;   // so that a worker that takes over does not write it again
+    value.number(step);
+    value.number(static_cast<uint32_t>(how.sealed ? outcome::sealed : outcome::failed));
+    value.number(bytes);
+    value.number(how.seal_checksum);
+    put_record(record::outcome, ledger::no_rank, value.bytes());
+    beat();
+}
+
+// A generation that never became whole on this node.
+void node::drop_work(uint64_t step, outcome how, const std::string& why) {
+    set_outcome(step, how, nullptr, 0);
+    log_.warning("step " + std::to_string(step) + " is skipped on this node: " + why);
+    if (step > node_control()->failed_step.load()) node_control()->failed_step = step;
+    tell_news();
+    const auto found = std::find_if(works_.begin(), works_.end(), [&](const auto& work) { return work->step == step; });
+    if (found != works_.end()) {
+        // Chunks that some ranks did stage are let go on the mover, in their order.
+        auto* work = found->release();
+        works_.erase(found);
+        for (uint32_t rank = 0; rank < ranks_.size(); rank++) {
+            if (!work->saves[rank]) continue;
+            const auto& save = *work->saves[rank];
+            work->job.sources.push_back({control_of(rank), nullptr, 0, save.first_chunk, save.chunk_count});
+            if (ranks_[rank].gone) work->job.cancelled = true;
+        }
+        mover_.post([work] {
+            const std::unique_ptr<generation_work> owned(work);
+            for (const auto& source : owned->job.sources) discard_chunks(source, owned->job.cancelled);
+        });
+    }
+    beat();
+}
+
+// ---- Due
+
+void node::arm(uint64_t step) {
+    armed_step_ = step;
+    for (uint32_t rank = 0; rank < ranks_.size(); rank++) control_of(rank)->due_step.store(step, std::memory_order_relaxed);
+    look_for_late();
+}
+
+// The rank is beyond the step and did not save it.
+bool node::passed_by(uint32_t index, uint64_t step) const {
+    const auto& rank = ranks_[index];
+    if (rank.gone || rank.left) return true;
+    if (rank.saved_step > step) return true;   // messages come in order
+    const auto* control = control_of(index);
+    const uint64_t progress = control->progress_step.load(std::memory_order_acquire);
+    return progress > step && control->saving_step.load(std::memory_order_acquire) < step;
+}
+
+void node::look_for_late() {
+    std::vector<uint64_t> open;
+    if (armed_step_ != 0 && state_of(armed_step_) == nullptr) open.push_back(armed_step_);
+    for (const auto& work : works_) {
+        if (!work->draining && (drain_ != nullptr)) open.push_back(work->step);
+    }
+    for (const uint64_t step : open) {
+        const auto work = std::find_if(works_.begin(), works_.end(), [&](const auto& one) { return one->step == step; });
+        for (uint32_t rank = 0; rank < ranks_.size(); rank++) {
+            if (work != works_.end() && (*work)->saves[rank]) continue;
+            if (!passed_by(rank, step)) continue;
+            const bool ended = ranks_[rank].gone || ranks_[rank].left;
+            drop_work(step, ended ? outcome::failed : outcome::late,
+                      "rank " + std::to_string(ranks_[rank].facts.rank) + (ended ? " has ended without saving it" : " was past it when it became due"));
+            break;
+        }
+    }
+}
+
+void node::follow_generation(const store::slot& leader) {
+    if (leader.proposed_step > armed_step_) arm(leader.proposed_step);
+    if (leader.complete_step > mine_.complete_step) note_complete(leader.complete_step);
+}
+
+// ---- What the slot says of generations
+
+store::generation_state* node::state_of(uint64_t step) {
+    const auto found = std::find_if(mine_.generations.begin(), mine_.generations.end(), [&](const auto& state) { return state.step == step; });
+    return found == mine_.generations.end() ? nullptr : &*found;
+}
+
+void node::set_outcome(uint64_t step, outcome how, const drain_outcome* details, uint64_t bytes) {
+    auto* state = state_of(step);
+    if (state == nullptr) {
+        // The newest in front; the oldest falls out.
+        std::move_backward(mine_.generations.begin(), mine_.generations.end() - 1, mine_.generations.end());
+        state = mine_.generations.data();
+        *state = {};
+        state->step = step;
+    }
+    state->what = how;
+    state->bytes_total = bytes;
+    if (details != nullptr) {
+        state->bytes_done = details->sealed ? bytes : state->bytes_done;
+        state->os_errno = static_cast<uint32_t>(details->sealed ? 0 : details->why.os_errno);
+        state->seal_checksum = details->seal_checksum;
+    }
+}
+
+void node::update_progress() {
+    mine_.drain_busy = works_.empty() ? 0 : 1;
+    for (const auto& work : works_) {
+        if (auto* state = state_of(work->step)) state->bytes_done = work->job.bytes_done.load(std::memory_order_relaxed);
+    }
+}
+
+void node::tell_news() { arena::ring(node_control()->news); }
+
+void node::note_complete(uint64_t step) {
+    mine_.complete_step = step;
+    node_control()->complete_step = step;
+    tell_news();
+    put_node_record();
+}
+
+// ---- Leading
+
+void node::lead_generations(const view& now) {
+    if (const auto step = schedule_->propose(now)) {
+        mine_.proposed_step = *step;
+        log_.info("generation at step " + std::to_string(*step) + " proposed, " + std::to_string(schedule_->step_ns() / ns_per_ms) + " ms per step");
+        beat();
+    }
+    if (schedule_->stretched() != stretched_reported_) {
+        stretched_reported_ = schedule_->stretched();
+        log_.warning("the last generation is still being written when the next is due: it waits, the interval gets longer");
+        history("stretched", {}, {{"count", stretched_reported_}});
+    }
+    if (first_step_seen_ == 0 && mine_.step_max > restored_step_) {
+        first_step_seen_ = mine_.step_max;
+        history("first_step", {}, {{"step", mine_.step_max}});
+    }
+    report_failures(now);
+    for (const auto& generation : newly_complete(now, mine_.complete_step)) {
+        if (generation.step > committing_step_) commit(generation);
+    }
+}
+
+void node::commit(const sealed_generation& generation) {
+    committing_step_ = generation.step;
+    store::manifest record{facts_.name, {generation.step, mine_.incarnation}, facts_.world, generation.packs, wall_ns(), VARDE_VERSION};
+    keeper_.post([this, record = std::move(record), keep = keep_] {
+        auto done = run_->commit(record);
+        main_.post([this, step = record.id.step, done] { committed(step, done); });
+        if (!done) return;
+        auto retired = run_->retire(keep, record.id);
+        if (!retired) log_.error("couldn't delete old generations: " + retired.error().context + "; trying again after the next one");
+        const std::time_t seconds = static_cast<std::time_t>(record.wall_ns / ns_per_s);
+        tm parts{};
+        ::localtime_r(&seconds, &parts);
+        char clock[16];
+        ::strftime(clock, sizeof clock, "%H:%M:%S", &parts);
+        if (!slurm_.present()) return;
+        auto told = slurm_.comment("varde: step " + std::to_string(record.id.step) + " durable " + clock);
+        if (!told) log_.warning("couldn't set the job's comment: " + told.error().context);
+    });
+}
+
+void node::committed(uint64_t step, const result<void>& done) {
+    if (!done) {
+        // All packs are sealed, so the generation is complete with or without its manifest.
+        log_.error("couldn't write the manifest of step " + std::to_string(step) + ": " + done.error().context);
+    }
+    log_.info("step " + std::to_string(step) + " is complete on " + std::to_string(facts_.node_count) + " nodes");
+    uint64_t bytes = 0;
+    if (const auto* state = state_of(step)) bytes = state->bytes_total;
+    history("complete", {{"generation", store::generation_name({step, mine_.incarnation})}}, {{"step", step}, {"pack_bytes", bytes}});
+    if (step > mine_.complete_step) note_complete(step);
+    beat();
+}
+
+// Failures of any node, once per step, for history.jsonl.
+void node::report_failures(const view& now) {
+    for (const auto& other : now.nodes) {
+        if (!other.seen) continue;
+        for (const auto& state : other.slot.generations) {
+            const bool bad = state.what == outcome::failed || state.what == outcome::late;
+            if (!bad || state.step <= reported_failed_step_) continue;
+            reported_failed_step_ = state.step;
+            history(state.what == outcome::failed ? "failed" : "late", {{"host", other.slot.host}}, {{"step", state.step}, {"errno", state.os_errno}});
+        }
+    }
+}
+
+}  // namespace varde::agent

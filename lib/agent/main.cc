@@ -1,0 +1,167 @@
+// varde-agent: one process per job and node, running as the job's user; it owns the arena and does all I/O.
+//
+// Started by the prolog with the listening socket as an inherited descriptor, or by the library (--embedded), which then gets an agent that
+// ends with its last rank.  People do not start it; its state is seen with `varde ls` and in the run's directory.
+#include "agent/holder.h"
+#include "agent/log.h"
+#include "base/units.h"
+#include "config/config.h"
+
+#include "varde.h"
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <fcntl.h>
+#include <getopt.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+namespace {
+
+using namespace varde;
+
+struct arguments {
+    int listen_fd = -1;
+    int ready_fd = -1;
+    std::string socket;          // embedded
+    std::string config_file;
+    uint64_t arena_bytes = 0;
+    agent::settings with;
+};
+
+constexpr const char* usage =
+    "usage: varde-agent --listen-fd N --ready-fd N --job ID --arena-bytes N [--restart-count N] [--slurm-bin DIR]\n"
+    "                   [--config FILE] [--state-dir DIR] [--max-restarts N]        (by the prolog)\n"
+    "       varde-agent --embedded --socket PATH [--arena-bytes N] [--config FILE]  (by the library)\n";
+
+result<arguments> parse(int argc, char** argv) {
+    enum : int { listen_fd = 1, ready_fd, job, restart_count, arena, slurm_bin, config_file, state_dir, max_restarts, embedded, socket, version };
+    static constexpr option names[] = {
+        {"listen-fd", required_argument, nullptr, listen_fd},   {"ready-fd", required_argument, nullptr, ready_fd},
+        {"job", required_argument, nullptr, job},               {"restart-count", required_argument, nullptr, restart_count},
+        {"arena-bytes", required_argument, nullptr, arena},     {"slurm-bin", required_argument, nullptr, slurm_bin},
+        {"config", required_argument, nullptr, config_file},    {"state-dir", required_argument, nullptr, state_dir},
+        {"max-restarts", required_argument, nullptr, max_restarts}, {"embedded", no_argument, nullptr, embedded},
+        {"socket", required_argument, nullptr, socket},         {"version", no_argument, nullptr, version},
+        {nullptr, 0, nullptr, 0}};
+    arguments given;
+    std::optional<uint64_t> restarts;
+    for (int which; (which = ::getopt_long(argc, argv, "", names, nullptr)) != -1;) {
+        const std::string text = optarg != nullptr ? optarg : "";
+        const auto number = [&](uint64_t most) { return parse_number(text, most); };
+        result<uint64_t> value = uint64_t{0};
+        switch (which) {
+        case listen_fd: if ((value = number(INT32_MAX))) given.listen_fd = static_cast<int>(*value); break;
+        case ready_fd: if ((value = number(INT32_MAX))) given.ready_fd = static_cast<int>(*value); break;
+        case job: if ((value = number(UINT32_MAX))) given.with.job_id = *value; break;
+        case restart_count: if ((value = number(UINT32_MAX))) given.with.restart_count = *value; break;
+        case arena: if ((value = number(1ULL << 50))) given.arena_bytes = *value; break;
+        case max_restarts: if ((value = number(UINT32_MAX))) restarts = *value; break;
+        case slurm_bin: given.with.slurm_bin = text; break;
+        case config_file: given.config_file = text; break;
+        case state_dir: break;   // the prolog's; the agent keeps no files there
+        case embedded: given.with.embedded = true; break;
+        case socket: given.socket = text; break;
+        case version: std::puts("varde-agent " VARDE_VERSION); std::exit(0);
+        default: return fail(code::invalid, usage);
+        }
+        if (!value) return fail(code::invalid, "--" + std::string(argv[optind - 1]) + ": " + value.error().context);
+    }
+    const bool sound = given.with.embedded ? !given.socket.empty() : given.listen_fd > 2;
+    if (!sound || optind != argc) return fail(code::invalid, usage);
+    auto site = given.config_file.empty() ? load_config() : load_config(given.config_file);
+    if (!site) return site.error();
+    given.with.chunk_bytes = site->chunk_bytes;
+    given.with.pulse_ms = site->pulse_ms;
+    given.with.silence_ns = uint64_t{site->silence_s} * 1'000'000'000;
+    given.with.keep = site->keep;
+    given.with.max_restarts = restarts ? static_cast<uint32_t>(*restarts) : site->max_restarts;
+    if (given.arena_bytes == 0) {
+        const auto memory_bytes = static_cast<uint64_t>(::sysconf(_SC_AVPHYS_PAGES)) * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+        given.arena_bytes = arena_bytes(*site, std::nullopt, std::nullopt, memory_bytes);
+    }
+    return given;
+}
+
+// The listening socket of an embedded agent.  Its directory is the library's business (0700, checked there).
+result<unique_fd> bind_socket(const std::string& path) {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    if (path.size() >= sizeof address.sun_path) return fail(code::invalid, "the socket's path '" + path + "' is too long");
+    std::memcpy(address.sun_path, path.c_str(), path.size());
+    unique_fd listening(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (!listening) return os_error(errno, "couldn't make a socket");
+    ::unlink(path.c_str());   // of an agent that has died; the caller holds the lock that makes this safe
+    if (::bind(listening.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 || ::listen(listening.get(), 128) != 0) {
+        return os_error(errno, "couldn't listen on '" + path + "'");
+    }
+    return listening;
+}
+
+// Leaves the caller: the first process ends with 0 once the socket listens.
+void leave_parent() {
+    const pid_t pid = ::fork();
+    if (pid != 0) ::_exit(pid > 0 ? 0 : 1);
+    ::setsid();
+}
+
+void close_inherited(const arguments& given, int listening) {
+    for (const int fd : {0, 1, 2}) {
+        const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+        if (null >= 0 && null != fd) ::dup2(null, fd);
+        if (null > 2) ::close(null);
+    }
+    // The library's host program may have left descriptors open that a daemon must not keep.
+    if (given.with.embedded) {
+        if (listening > 3) ::close_range(3, static_cast<unsigned>(listening) - 1, 0);
+        ::close_range(static_cast<unsigned>(listening) + 1, ~0U, 0);
+    }
+}
+
+std::string host_name() {
+    if (const char* node = ::getenv("SLURMD_NODENAME"); node != nullptr && *node != '\0') return node;
+    char text[64] = "";
+    ::gethostname(text, sizeof text - 1);
+    if (char* dot = std::strchr(text, '.')) *dot = '\0';
+    return text;
+}
+
+int complain(const arguments& given, const failure& why) {
+    agent::logger log("agent");
+    log.error(why.context);
+    const std::string line = "degraded " + why.context + "\n";
+    if (given.ready_fd >= 0) discard(static_cast<int>(::write(given.ready_fd, line.data(), line.size())), "the prolog has a deadline of its own");
+    else std::fprintf(stderr, "varde-agent: %s\n", why.context.c_str());
+    return 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    auto given = parse(argc, argv);
+    if (!given) return complain({}, given.error());
+    ::umask(0077);
+    sigset_t blocked;
+    sigemptyset(&blocked);
+    for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGPIPE, SIGCHLD}) sigaddset(&blocked, number);
+    ::pthread_sigmask(SIG_BLOCK, &blocked, nullptr);   // read through a signalfd, in every thread
+
+    given->with.host = host_name();
+    auto listening = given->with.embedded ? bind_socket(given->socket) : result<unique_fd>(unique_fd(given->listen_fd));
+    if (!listening) return complain(*given, listening.error());
+    ::fcntl(listening->get(), F_SETFL, ::fcntl(listening->get(), F_GETFL) | O_NONBLOCK);
+    ::fcntl(listening->get(), F_SETFD, FD_CLOEXEC);
+    close_inherited(*given, listening->get());
+    auto memory = agent::make_memory(given->arena_bytes);
+    if (!memory) return complain(*given, memory.error());
+    if (given->ready_fd >= 0) {
+        discard(static_cast<int>(::write(given->ready_fd, "ready\n", 6)), "the prolog has a deadline of its own");
+        ::close(given->ready_fd);
+    }
+    if (given->with.embedded) leave_parent();
+    return agent::run_holder(std::move(*listening), std::move(*memory), given->with);
+}

@@ -1,0 +1,421 @@
+// Ranks: hello, layout, bye, death; and what a restarted worker takes over.
+#include "agent/node.h"
+
+#include "arena/wire.h"
+#include "base/clock.h"
+#include "base/limits.h"
+#include "base/units.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace varde::agent {
+
+namespace {
+
+// Ranks of an ended start may take some seconds to disappear; a new start waits so long for them.
+constexpr uint64_t hello_wait_ns = 45 * ns_per_s;
+constexpr uint64_t stop_wait_ns = 5 * ns_per_s;        // for the other nodes' packs, once ours is sealed
+constexpr uint64_t places_wanted = 8;                  // chunks per slab below which chunks are made smaller
+
+}  // namespace
+
+node::node(settings with, node_memory& memory, ledger& records, inbox& main, logger& log)
+    : with_(std::move(with)), memory_(memory), ledger_(records), main_(main), log_(log), slurm_(with_.slurm_bin, with_.job_id),
+      keep_(with_.keep), max_restarts_(with_.max_restarts) {
+    io::engine_options options;
+    options.depth = 32;
+    options.buffers = {{memory_.arena.data(), memory_.arena.size_bytes()}};
+    auto engine = io::engine::open(options);
+    if (!engine) {
+        options.use_ring = false;
+        engine = io::engine::open(options);
+    }
+    engine_ = std::make_unique<io::engine>(std::move(*engine));
+    if (engine_->fell_back()) log_.warning("writing with " + engine_->description());
+}
+
+node::~node() = default;
+
+uint64_t node::chunk_bytes() const {
+    const uint64_t slab_bytes = memory_.arena.size_bytes() / std::max(1U, facts_.local_count);
+    const uint64_t fitting = slab_bytes / places_wanted / limits::page_bytes * limits::page_bytes;
+    return std::clamp(fitting, limits::chunk_bytes_min, with_.chunk_bytes);
+}
+
+arena::slab_place node::slab_of(uint32_t rank) const {
+    return arena::place_slab(memory_.arena.size_bytes(), chunk_bytes(), rank, facts_.local_count);
+}
+
+void node::put_record(record kind, uint32_t rank, const std::string& value) {
+    // Without its record a restarted worker knows less; this worker goes on all the same.
+    if (auto done = ledger_.put(kind, rank, value); !done) log_.error(done.error().context);
+}
+
+bool node::everyone_present() const {
+    return !ranks_.empty() && std::all_of(ranks_.begin(), ranks_.end(), [](const local_rank& rank) { return rank.present; });
+}
+
+bool node::everyone_done() const {
+    return std::all_of(ranks_.begin(), ranks_.end(), [](const local_rank& rank) { return !rank.present || rank.left || rank.gone; });
+}
+
+bool node::start_is_over() const {
+    return stage_ == stage::idle || (everyone_done() && works_.empty() && load_ == nullptr);
+}
+
+void node::refuse(link& to, code what, const std::string& text) {
+    log_.warning("refused a rank: " + text);
+    to.send_message(arena::refused{what, text});
+}
+
+void node::refuse_all(code what, const std::string& text) {
+    stage_ = stage::refused;
+    for (auto& rank : ranks_) {
+        if (rank.wire != nullptr) refuse(*rank.wire, what, text);
+    }
+}
+
+result<void> node::on_frame(link& from, const arena::frame& what) {
+    using arena::message;
+    if (what.type == message::batch_exit) return on_batch_exit(from, what);
+    if (what.type == message::hello) {
+        auto facts = arena::decode<arena::hello>(what.payload);
+        return facts ? on_hello(from, *facts) : facts.error();
+    }
+    if (from.local_rank < 0) return fail(code::invalid, "a message came before hello");
+    const auto rank = static_cast<uint32_t>(from.local_rank);
+    switch (what.type) {
+    case message::layout: {
+        auto body = arena::decode<arena::layout>(what.payload);
+        return body ? on_layout(rank, std::move(*body)) : body.error();
+    }
+    case message::restore: {
+        auto body = arena::decode<arena::restore>(what.payload);
+        if (!body) return body.error();
+        if (!ranks_[rank].range) return fail(code::invalid, "restore came before a layout");
+        ranks_[rank].wants_restore = true;
+        if (stage_ == stage::training) from.send_message(arena::restored{restored_step_, mine_.incarnation});
+        return {};
+    }
+    case message::chunk_taken: {
+        auto body = arena::decode<arena::chunk_taken>(what.payload);
+        if (!body) return body.error();
+        if (load_ != nullptr) load_->taken(rank, body->ticket);
+        return {};
+    }
+    case message::save: {
+        auto body = arena::decode<arena::save>(what.payload);
+        return body ? on_save(rank, *body) : body.error();
+    }
+    case message::give_up: {
+        auto body = arena::decode<arena::give_up>(what.payload);
+        return body ? on_give_up(rank, *body) : body.error();
+    }
+    case message::bye: return on_bye(rank);
+    default: return fail(code::invalid, "unexpected message " + std::to_string(static_cast<int>(what.type)));
+    }
+}
+
+result<void> node::check_hello(const arena::hello& facts) const {
+    if (facts.local_count == 0 || facts.local_count > limits::local_ranks_max || facts.local_rank >= facts.local_count) {
+        return fail(code::invalid, "local rank " + std::to_string(facts.local_rank) + " of " + std::to_string(facts.local_count) + " makes no sense");
+    }
+    if (facts.node_count == 0 || facts.node_count > limits::nodes_max || facts.node_index >= facts.node_count) {
+        return fail(code::invalid, "node " + std::to_string(facts.node_index) + " of " + std::to_string(facts.node_count) + " makes no sense");
+    }
+    if (facts.world == 0 || facts.world > limits::world_max || facts.rank >= facts.world) {
+        return fail(code::invalid, "rank " + std::to_string(facts.rank) + " of " + std::to_string(facts.world) + " makes no sense");
+    }
+    if (facts.directory.empty() || facts.directory[0] != '/') return fail(code::invalid, "the directory '" + facts.directory + "' is not absolute");
+    return check_run_name(facts.name);
+}
+
+result<void> node::on_hello(link& from, const arena::hello& facts) {
+    if (auto good = check_hello(facts); !good) {
+        refuse(from, code::invalid, good.error().context);
+        return {};
+    }
+    if (stopping_) {
+        refuse(from, code::unavailable, "this node's agent is ending with its job");
+        return {};
+    }
+    if (stage_ != stage::idle && facts.launch != facts_.launch) {
+        if (waiting_hellos_.empty()) waiting_since_ns_ = mono_ns();
+        waiting_hellos_.emplace_back(&from, facts);
+        serve_waiting_hellos();
+        return {};
+    }
+    welcome_rank(from, facts);
+    return {};
+}
+
+// A new start is let in when the old one's ranks are gone and what they staged is written.
+void node::serve_waiting_hellos() {
+    if (waiting_hellos_.empty()) return;
+    if (start_is_over()) {
+        auto waiting = std::move(waiting_hellos_);
+        waiting_hellos_.clear();
+        stage_ = stage::idle;
+        for (auto& [from, facts] : waiting) discard(on_hello(*from, facts), "it answers the rank itself");
+    } else if (mono_ns() - waiting_since_ns_ > hello_wait_ns) {
+        for (auto& [from, facts] : waiting_hellos_) {
+            refuse(*from, code::busy, "'" + facts_.launch + "' has the run '" + facts_.name + "' open on this node; wait for its end");
+        }
+        waiting_hellos_.clear();
+    }
+}
+
+void node::begin_start(const arena::hello& facts) {
+    facts_ = facts;
+    ranks_.clear();
+    ranks_.resize(facts.local_count);
+    works_.clear();
+    seen_.clear();
+    restart_.reset();
+    schedule_.reset();
+    load_.reset();
+    load_attempt_ = followed_attempt_ = armed_step_ = committing_step_ = restored_step_ = first_step_seen_ = 0;
+    fenced_ = leading_ = requeue_asked_ = false;
+    mine_ = {};
+    if (pulse_ != nullptr && !pulse_->stop(0)) discard(pulse_.release() != nullptr, "it hangs in dead storage and must live on");
+    pulse_.reset();
+    for (uint32_t rank = 0; rank < facts.local_count; rank++) {
+        auto* control = control_of(rank);
+        control->due_step = control->released = control->progress_step = control->saving_step = control->staged = 0;
+    }
+    auto* shared = node_control();
+    shared->fenced = 0;
+    shared->incarnation = shared->complete_step = shared->failed_step = 0;
+    if (auto done = ledger_.clear(); !done) log_.error(done.error().context);
+    stage_ = stage::opening;
+    open_run();
+}
+
+void node::welcome_rank(link& from, const arena::hello& facts) {
+    if (stage_ == stage::idle) begin_start(facts);
+    const auto same = [&](const arena::hello& other) {
+        return other.local_count == facts.local_count && other.node_index == facts.node_index && other.node_count == facts.node_count &&
+               other.world == facts.world && other.directory == facts.directory && other.name == facts.name;
+    };
+    if (!same(facts_)) {
+        refuse(from, code::invalid, "rank " + std::to_string(facts.rank) + " disagrees with the other ranks of this node about the run, its "
+                                    "directory, or the numbers of ranks and nodes");
+        return;
+    }
+    auto& rank = ranks_[facts.local_rank];
+    if (rank.present && !facts.again && rank.wire != nullptr) {
+        refuse(from, code::busy, "local rank " + std::to_string(facts.local_rank) + " is there already (pid " + std::to_string(rank.pid) + ")");
+        return;
+    }
+    const auto slab = slab_of(facts.local_rank);
+    if (slab.size_bytes == 0) {
+        refuse(from, code::no_memory, "the arena of " + format_bytes(memory_.arena.size_bytes()) + " is too small for " +
+                                          std::to_string(facts.local_count) + " ranks; raise --ckpt-memory");
+        return;
+    }
+    if (rank.wire != nullptr) rank.wire->local_rank = -1;   // its old connection, about to be closed
+    rank.present = true;
+    rank.gone = rank.left = false;
+    rank.facts = facts;
+    rank.pid = from.peer_pid();
+    rank.wire = &from;
+    rank.process.reset();
+    from.local_rank = static_cast<int>(facts.local_rank);
+    put_record(record::hello, facts.local_rank, arena::encode(facts));
+    arena::wire_writer peer;
+    peer.number(static_cast<int32_t>(rank.pid));
+    put_record(record::peer, facts.local_rank, peer.bytes());
+
+    const std::array<int, 2> fds{memory_.control_fd.get(), memory_.arena_fd.get()};
+    from.send(arena::frame_of(arena::welcome{chunk_bytes(), memory_.arena.size_bytes(), slab.offset, slab.size_bytes}), &fds);
+}
+
+result<void> node::on_layout(uint32_t rank, arena::layout what) {
+    auto arranged = pack::arrange(ranks_[rank].facts.rank, std::move(what.shards));
+    if (!arranged) return arranged.error();
+    ranks_[rank].layout_version = what.version;
+    ranks_[rank].range = std::move(*arranged);
+    put_record(record::layout, rank, arena::encode(arena::layout{what.version, ranks_[rank].range->shards}));
+    return {};
+}
+
+result<void> node::on_bye(uint32_t rank) {
+    ranks_[rank].left = true;
+    if (ranks_[rank].wire != nullptr) {
+        ranks_[rank].wire->send_message(arena::bye{});
+        ranks_[rank].wire->local_rank = -1;
+        ranks_[rank].wire = nullptr;
+    }
+    look_for_late();
+    return {};
+}
+
+void node::on_closed(link& from) {
+    std::erase_if(waiting_hellos_, [&](const auto& waiting) { return waiting.first == &from; });
+    if (batch_link_ == &from) batch_link_ = nullptr;
+    if (from.local_rank < 0) return;
+    const auto rank = static_cast<uint32_t>(from.local_rank);
+    if (ranks_[rank].wire == &from) {
+        ranks_[rank].wire = nullptr;
+        rank_is_gone(rank);
+    }
+}
+
+void node::on_rank_ended(uint32_t rank) {
+    ranks_[rank].process.reset();
+    if (ranks_[rank].wire == nullptr) rank_is_gone(rank);
+}
+
+// What it has staged whole is written all the same; what it has not can never become complete.
+void node::rank_is_gone(uint32_t rank) {
+    if (ranks_[rank].left || ranks_[rank].gone) return;
+    ranks_[rank].gone = true;
+    log_.warning("rank " + std::to_string(ranks_[rank].facts.rank) + " (pid " + std::to_string(ranks_[rank].pid) + ") has ended without closing the run");
+    if (load_ != nullptr) load_->cancel();
+    const uint64_t staged = control_of(rank)->staged.load(std::memory_order_acquire);
+    for (auto& work : works_) {
+        const auto& save = work->saves[rank];
+        if (save && staged < save->first_chunk + save->chunk_count) work->job.cancelled = true;
+    }
+    look_for_late();
+}
+
+std::vector<std::pair<int, uint32_t>> node::watched_processes() const {
+    std::vector<std::pair<int, uint32_t>> found;
+    for (uint32_t rank = 0; rank < ranks_.size(); rank++) {
+        if (ranks_[rank].process) found.emplace_back(ranks_[rank].process.get(), rank);
+    }
+    return found;
+}
+
+void node::on_tick() {
+    serve_waiting_hellos();
+    if (stage_ == stage::training) look_for_late();
+    settle_batch_exit();
+    if (log_.pending() && keeper_.idle()) flush_log();
+
+    const bool over = start_is_over();
+    if (over && stage_ == stage::training && mine_.now != store::phase::ended &&
+        std::all_of(ranks_.begin(), ranks_.end(), [](const local_rank& rank) { return rank.left; })) {
+        mine_.now = store::phase::ended;
+        beat();
+    }
+    const bool may_end = stopping_ || (with_.embedded && stage_ != stage::idle && everyone_present());
+    if (!may_end || !over || !waiting_hellos_.empty() || batch_link_ != nullptr) return;
+    if (stop_until_ns_ == 0) stop_until_ns_ = mono_ns() + stop_wait_ns;
+    // The leader stays a moment for the other nodes' packs, so that the manifest gets written; completeness does not depend on it.
+    const bool uncommitted = leading_ && mine_.generations[0].what == store::outcome::sealed &&
+                             mine_.generations[0].step > mine_.complete_step;
+    if (uncommitted && !fenced_ && mono_ns() < stop_until_ns_) return;
+    if (!keeper_.idle() && mono_ns() < stop_until_ns_ + stop_wait_ns) return;
+    finished_ = true;
+}
+
+void node::begin_stop() {
+    stopping_ = true;
+    if (stage_ == stage::opening || stage_ == stage::choosing) refuse_all(code::unavailable, "the job is ending");
+    if (load_ != nullptr) load_->cancel();
+    for (uint32_t rank = 0; rank < ranks_.size(); rank++) {
+        if (ranks_[rank].present && ranks_[rank].wire == nullptr && !ranks_[rank].left) rank_is_gone(rank);
+    }
+}
+
+bool node::settle_threads(uint64_t timeout_ms) {
+    if (!fenced_ && pulse_ != nullptr) {
+        mine_.now = store::phase::ended;
+        pulse_->set_slot(mine_);
+    }
+    bool settled = true;
+    if (pulse_ != nullptr) settled = pulse_->stop(timeout_ms);
+    if (log_file_ && settled) log_.flush(log_file_.get());
+    return settled && keeper_.idle() && mover_.idle();
+}
+
+// ---- A worker that takes over
+
+void node::put_node_record() {
+    arena::wire_writer value;
+    value.number(static_cast<uint32_t>(stage_));
+    value.number(mine_.incarnation);
+    value.number(restored_step_);
+    value.number(mine_.complete_step);
+    put_record(record::node, ledger::no_rank, value.bytes());
+}
+
+void node::recover_node(const std::string& bytes) {
+    arena::wire_reader value(bytes);
+    stage_ = static_cast<stage>(value.number<uint32_t>());
+    mine_.incarnation = value.number<uint64_t>();
+    restored_step_ = value.number<uint64_t>();
+    mine_.complete_step = value.number<uint64_t>();
+    const auto last = ledger_.records().find({record::outcome, ledger::no_rank});
+    if (last == ledger_.records().end()) return;
+    arena::wire_reader about(last->second);
+    const auto step = about.number<uint64_t>();
+    drain_outcome how;
+    how.sealed = about.number<uint32_t>() == static_cast<uint32_t>(store::outcome::sealed);
+    const auto size_bytes = about.number<uint64_t>();
+    how.seal_checksum = about.number<uint64_t>();
+    set_outcome(step, how.sealed ? store::outcome::sealed : store::outcome::failed, &how, size_bytes);
+}
+
+result<void> node::recover_rank(uint32_t index) {
+    const auto& records = ledger_.records();
+    const auto find = [&](record kind) { return records.find({kind, index}); };
+    const auto hello = find(record::hello);
+    const auto peer = find(record::peer);
+    if (hello == records.end() || peer == records.end()) return {};
+    auto facts = arena::decode<arena::hello>(hello->second);
+    if (!facts) return facts.error();
+    auto& rank = ranks_[index];
+    rank.facts = *facts;
+    rank.present = true;
+    rank.pid = arena::wire_reader(peer->second).number<int32_t>();
+    rank.process.reset(static_cast<int>(::syscall(SYS_pidfd_open, rank.pid, 0)));
+    if (const auto layout = find(record::layout); layout != records.end()) {
+        auto body = arena::decode<arena::layout>(layout->second);
+        if (!body) return body.error();
+        if (auto done = on_layout(index, std::move(*body)); !done) return done;
+    }
+    rank.next_chunk = control_of(index)->released.load();
+    if (const auto save = find(record::save); save != records.end()) {
+        auto body = arena::decode<arena::save>(save->second);
+        if (!body) return body.error();
+        // An older generation that was still draining is lost with the old worker; its chunks are let go.
+        const drain_source source{control_of(index), nullptr, 0, body->first_chunk, body->chunk_count};
+        if (control_of(index)->released.load() < body->first_chunk) release(source, body->first_chunk);
+        rank.next_chunk = body->first_chunk;
+        if (state_of(body->step) != nullptr) {   // it had its outcome: only its chunks are left to be let go
+            release(source, std::min(source.end_chunk(), control_of(index)->staged.load()));
+            rank.next_chunk = source.end_chunk();
+            rank.saved_step = body->step;
+        } else if (auto done = on_save(index, *body); !done) return done;
+    }
+    if (!rank.process) rank_is_gone(index);
+    return {};
+}
+
+result<void> node::recover() {
+    node_control()->worker_epoch.fetch_add(1);
+    const auto records = ledger_.records();   // a copy: recovering puts records
+    const auto about = records.find({record::node, ledger::no_rank});
+    const auto first = std::find_if(records.begin(), records.end(), [](const auto& entry) { return entry.first.first == record::hello; });
+    if (first == records.end()) return {};
+    auto facts = arena::decode<arena::hello>(first->second);
+    if (!facts) return facts.error();
+    facts_ = *facts;
+    ranks_.resize(facts_.local_count);
+    if (about != records.end()) recover_node(about->second);
+    if (stage_ != stage::training) stage_ = stage::opening;   // the ranks ask again
+    log_.warning("a new worker takes over " + std::to_string(facts_.local_count) + " ranks of '" + facts_.launch + "'");
+    open_run();
+    for (uint32_t rank = 0; rank < facts_.local_count; rank++) {
+        if (auto done = recover_rank(rank); !done) return done;
+    }
+    return {};
+}
+
+}  // namespace varde::agent

@@ -1,0 +1,211 @@
+// The agent's logic: this node's ranks, the start of an incarnation, its generations, and what is done when nodes die.
+//
+// Main loop only.  Whatever waits runs on one of three threads and comes back through the inbox: the pulse (roster), the mover (drain and load, one
+// after the other), the keeper (directory, manifest, history, Slurm).  Split by subject: node.cc ranks and messages, start.cc from hello to
+// restored, generations.cc from save to complete, watch.cc deaths and requeues.
+#pragma once
+
+#include "agent/drain.h"
+#include "agent/leader.h"
+#include "agent/ledger.h"
+#include "agent/link.h"
+#include "agent/load.h"
+#include "agent/log.h"
+#include "agent/memory.h"
+#include "agent/pulse.h"
+#include "agent/slurm.h"
+#include "agent/tasks.h"
+#include "base/options.h"
+
+#include <deque>
+#include <memory>
+#include <optional>
+#include <vector>
+
+namespace varde::agent {
+
+struct settings {
+    uint64_t job_id = 0;             // 0: no Slurm
+    uint64_t restart_count = 0;
+    std::string slurm_bin;           // directory of the running Slurm's scontrol; empty: no Slurm
+    std::string host;
+    uint64_t chunk_bytes = 0;
+    uint64_t pulse_ms = 0;
+    uint64_t silence_ns = 0;
+    uint32_t keep = 0;               // where the job does not say
+    uint32_t max_restarts = 0;
+    bool embedded = false;           // started by the library: ends with its last rank
+};
+
+// From hello to ended, on this node.
+enum class stage : uint32_t { idle, opening, choosing, training, refused };
+
+struct local_rank {
+    bool present = false;            // has said hello in this start
+    bool gone = false;               // its process ended without bye
+    bool left = false;               // it said bye
+    arena::hello facts;
+    pid_t pid = 0;
+    link* wire = nullptr;            // null while the connection is lost
+    unique_fd process;               // pidfd, for a rank whose connection an earlier worker had
+    uint64_t layout_version = 0;
+    std::optional<pack::range> range;
+    bool wants_restore = false;
+    uint64_t next_chunk = 0;         // the chunk at which its next save begins
+    uint64_t saved_step = 0;
+};
+
+// A generation that is being staged or drained on this node.
+struct generation_work {
+    uint64_t step = 0;
+    std::vector<std::optional<arena::save>> saves;   // per local rank
+    std::vector<pack::range> ranges;                 // as they were at the save
+    bool draining = false;                           // handed to the mover
+    drain_job job;
+};
+
+class node {
+public:
+    node(settings with, node_memory& memory, ledger& records, inbox& main, logger& log);
+    ~node();
+
+    // Takes over what an earlier worker knew.
+    result<void> recover();
+
+    // From the worker's loop.
+    result<void> on_frame(link& from, const arena::frame& what);   // an error ends the connection
+    void on_closed(link& from);
+    void on_rank_ended(uint32_t local_rank);                        // its pidfd
+    void on_tick();                                                 // ten times a second
+    void begin_stop();                                              // SIGTERM: finish what is staged, then finished() is true
+    bool finished() const noexcept { return finished_; }
+    std::vector<std::pair<int, uint32_t>> watched_processes() const; // pidfd, local rank
+    bool settle_threads(uint64_t timeout_ms);                        // before the process ends
+
+private:
+    // node.cc
+    result<void> on_hello(link& from, const arena::hello& facts);
+    result<void> check_hello(const arena::hello& facts) const;
+    void welcome_rank(link& from, const arena::hello& facts);
+    void begin_start(const arena::hello& facts);
+    bool start_is_over() const;
+    void serve_waiting_hellos();
+    result<void> on_layout(uint32_t rank, arena::layout what);
+    result<void> on_bye(uint32_t rank);
+    void rank_is_gone(uint32_t rank);
+    void refuse(link& to, code what, const std::string& text);
+    void refuse_all(code what, const std::string& text);
+    bool everyone_present() const;
+    bool everyone_done() const;
+    arena::rank_control* control_of(uint32_t rank) const { return arena::rank_of(memory_.control.data(), rank); }
+    arena::node_control* node_control() const { return arena::node_of(memory_.control.data()); }
+    uint64_t chunk_bytes() const;
+    arena::slab_place slab_of(uint32_t rank) const;
+    void put_record(record kind, uint32_t rank, const std::string& value);
+    void put_node_record();
+    void recover_node(const std::string& value);
+    result<void> recover_rank(uint32_t rank);
+
+    // start.cc
+    void open_run();
+    void opened(result<store::run_directory> run, result<store::roster> roster, uint64_t incarnation);
+    void start_pulse(store::roster roster, uint64_t incarnation);
+    void on_seen(std::vector<sighting> seen);
+    void on_fenced(uint64_t newer, const std::string& host);
+    void follow_choice(const store::slot& leader);
+    void follow_generation(const store::slot& leader);
+    void start_load(store::generation_id id, uint32_t saved_node_count, uint64_t attempt);
+    void loaded(uint64_t attempt, result<void> outcome);
+    void send_restored(const store::slot& leader);
+    void lead_start(const view& now);
+    void choose(bool after_damage);
+    void chosen(result<store::generation> found);
+    void beat();
+
+    // generations.cc
+    result<void> on_save(uint32_t rank, const arena::save& what);
+    result<void> on_give_up(uint32_t rank, const arena::give_up& what);
+    generation_work& work_of(uint64_t step);
+    void begin_drain(generation_work& work);
+    drain_outcome drain_on_mover(generation_work& work);
+    void drained(uint64_t step, drain_outcome outcome);
+    void drop_work(uint64_t step, store::outcome how, const std::string& why);
+    void arm(uint64_t step);
+    void look_for_late();
+    bool passed_by(uint32_t rank, uint64_t step) const;
+    void set_outcome(uint64_t step, store::outcome how, const drain_outcome* details, uint64_t bytes);
+    store::generation_state* state_of(uint64_t step);
+    void update_progress();
+    void lead_generations(const view& now);
+    void commit(const sealed_generation& generation);
+    void committed(uint64_t step, const result<void>& outcome);
+    void note_complete(uint64_t step);
+    void tell_news();
+    void report_failures(const view& now);
+
+    // watch.cc
+    void watch_nodes(const view& now);
+    void request_requeue(const std::string& why, const std::string& comment);
+    result<void> on_batch_exit(link& from, const arena::frame& what);
+    void settle_batch_exit();
+    void answer_batch(bool requeued);
+    std::string budget_refusal() const;
+    void history(const char* event, std::vector<std::pair<std::string, std::string>> texts,
+                 std::vector<std::pair<std::string, uint64_t>> numbers);
+    void flush_log();
+
+    settings with_;
+    node_memory& memory_;
+    ledger& ledger_;
+    inbox& main_;
+    logger& log_;
+    slurm slurm_;
+
+    // The start
+    stage stage_ = stage::idle;
+    arena::hello facts_;                       // what all ranks of this start agree on
+    std::vector<local_rank> ranks_;
+    std::deque<std::pair<link*, arena::hello>> waiting_hellos_;   // of a new start, while the old one ends
+    uint64_t waiting_since_ns_ = 0;
+    uint32_t keep_ = 0;
+    uint32_t max_restarts_ = 0;
+    options asked_;                            // restart policy
+    std::unique_ptr<store::run_directory> run_;
+    unique_fd log_file_;
+    std::unique_ptr<pulse> pulse_;
+    std::vector<sighting> seen_;
+    store::slot mine_;
+    bool fenced_ = false;
+    bool stopping_ = false;
+    bool finished_ = false;
+    uint64_t stop_until_ns_ = 0;
+    uint64_t restored_step_ = 0;
+    uint64_t first_step_seen_ = 0;
+    std::unique_ptr<load> load_;
+    uint64_t load_attempt_ = 0;
+    uint64_t followed_attempt_ = 0;
+    std::unique_ptr<restart> restart_;         // while leading a start
+    std::unique_ptr<schedule> schedule_;
+    bool leading_ = false;
+
+    // Generations
+    std::unique_ptr<io::engine> engine_;
+    std::unique_ptr<drain> drain_;
+    std::deque<std::unique_ptr<generation_work>> works_;
+    uint64_t armed_step_ = 0;
+    uint64_t committing_step_ = 0;
+    uint64_t reported_failed_step_ = 0;
+    uint64_t stretched_reported_ = 0;
+
+    // Deaths
+    bool requeue_asked_ = false;
+    uint64_t requeue_again_ns_ = 0;
+    link* batch_link_ = nullptr;
+    int batch_status_ = 0;
+    uint64_t batch_until_ns_ = 0;
+
+    task_thread keeper_{"varde-keeper"};
+    task_thread mover_{"varde-mover"};
+};
+
+}  // namespace varde::agent

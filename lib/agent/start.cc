@@ -1,0 +1,363 @@
+// The start of an incarnation: open the run, take (or take over) its number, agree on a generation, load it, let the ranks go.
+#include "agent/node.h"
+
+#include "base/clock.h"
+#include "base/units.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <thread>
+#include <unistd.h>
+
+namespace varde::agent {
+
+namespace {
+
+// Another job's roster is watched for so long; a slot that changes meanwhile means that the job is alive.
+constexpr uint64_t alive_watch_ms = 4000;
+constexpr int alive_look_ms = 500;
+
+// Who else writes this run?  "" where nobody does.
+result<std::string> find_other_writer(store::roster& roster, const store::slot& mine) {
+    auto first = roster.read(0);
+    if (!first) return first.error().what == code::io ? result<std::string>(first.error()) : std::string();
+    const bool same_job = first->job_id != 0 && first->job_id == mine.job_id;
+    if (same_job || first->launch == mine.launch) return std::string();   // an earlier start of ours: this one takes over
+    auto before = roster.read_all(first->node_count);
+    const auto alive = [](const result<store::slot>& slot) { return slot && slot->now != store::phase::ended; };
+    if (std::none_of(before.begin(), before.end(), alive)) return std::string();
+    const auto until = deadline::in_ms(alive_watch_ms);
+    while (!until.passed()) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(alive_look_ms));
+        auto now = roster.read_all(first->node_count);
+        for (size_t i = 0; i < now.size(); i++) {
+            if (!alive(now[i]) || !before[i] || now[i]->incarnation != first->incarnation) continue;
+            if (now[i]->sequence != before[i]->sequence) return "'" + now[i]->launch + "' on node '" + now[i]->host + "'";
+        }
+    }
+    return std::string();
+}
+
+std::string claim_text(const store::slot& mine) {
+    // Names come from the launcher and the host: letters, digits and dots; anything else is left out rather than escaped.
+    std::string launch;
+    for (const char c : mine.launch) if (c != '"' && c != '\\' && static_cast<unsigned char>(c) >= 32) launch += c;
+    return "{\"launch\":\"" + launch + "\",\"job\":" + std::to_string(mine.job_id) + ",\"host\":\"" + mine.host +
+           "\",\"nodes\":" + std::to_string(mine.node_count) + ",\"wall_ns\":" + std::to_string(wall_ns()) + "}\n";
+}
+
+// Node 0 takes the number; a worker that takes over has it already.
+result<uint64_t> take_incarnation(store::roster& roster, const store::slot& mine) {
+    if (mine.incarnation != 0 || mine.node_index != 0) return mine.incarnation;
+    auto other = find_other_writer(roster, mine);
+    if (!other) return other.error();
+    if (!other->empty()) {
+        return fail(code::busy, "the run is being written by " + *other + "; end that job, or give this one another --ckpt-name");
+    }
+    return roster.claim_incarnation(claim_text(mine));
+}
+
+unique_fd open_log_file(const store::run_directory& run, uint32_t node_index) {
+    const std::string directory = run.path() + "/log";
+    ::mkdir(directory.c_str(), 0700);
+    char name[32];
+    ::snprintf(name, sizeof name, "/node-%05u.log", node_index);
+    return unique_fd(::open((directory + name).c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600));
+}
+
+}  // namespace
+
+void node::open_run() {
+    mine_.node_index = facts_.node_index;
+    mine_.node_count = facts_.node_count;
+    mine_.launch = facts_.launch;
+    mine_.host = with_.host;
+    mine_.job_id = with_.job_id;
+    mine_.now = stage_ == stage::training ? store::phase::training : store::phase::opening;
+    log_.rename((with_.job_id != 0 ? "job " + std::to_string(with_.job_id) + " " : std::string()) + "node " + std::to_string(facts_.node_index));
+
+    if (facts_.keep.empty() == false) {
+        if (auto keep = parse_number(facts_.keep, 1'000'000); keep && *keep > 0) keep_ = static_cast<uint32_t>(*keep);
+    }
+    if (!facts_.max_restarts.empty()) {
+        if (auto most = parse_number(facts_.max_restarts, 1'000'000)) max_restarts_ = static_cast<uint32_t>(*most);
+    }
+    asked_ = {};
+    for (const auto& rule : option_rules()) {
+        if (std::string_view(rule.variable) != "RESTART" || facts_.restart.empty()) continue;
+        if (auto done = apply_option(asked_, rule, facts_.restart); !done) return refuse_all(code::invalid, done.error().context);
+    }
+    const uint64_t interval_ns = facts_.interval_s * ns_per_s;
+    // By the time of its step a proposal must have been written (one period), read (one more) and seen by the ranks.
+    schedule_ = std::make_unique<schedule>(leader_options{interval_ns, with_.silence_ns, 3 * with_.pulse_ms * ns_per_ms});
+
+    keeper_.post([this, mine = mine_, directory = facts_.directory, name = facts_.name] {
+        auto run = store::run_directory::open(directory, name, true);
+        if (!run) return main_.post([this, why = run.error()] { opened(why, why, 0); });
+        auto roster = run->open_roster(true);
+        if (!roster) return main_.post([this, why = roster.error()] { opened(why, why, 0); });
+        auto incarnation = take_incarnation(*roster, mine);
+        if (!incarnation) return main_.post([this, why = incarnation.error()] { opened(why, why, 0); });
+        // std::function copies, so what can only be moved travels in a box.
+        auto* box = new std::pair<store::run_directory, store::roster>(std::move(*run), std::move(*roster));
+        main_.post([this, box, number = *incarnation] {
+            const std::unique_ptr<std::pair<store::run_directory, store::roster>> owned(box);
+            opened(std::move(owned->first), std::move(owned->second), number);
+        });
+    });
+}
+
+void node::opened(result<store::run_directory> run, result<store::roster> roster, uint64_t incarnation) {
+    if (!run || !roster) {
+        const auto& why = run ? roster.error() : run.error();
+        log_.error("couldn't open the run '" + facts_.name + "': " + why.context);
+        return refuse_all(why.what, why.context);
+    }
+    run_ = std::make_unique<store::run_directory>(std::move(*run));
+    drain_ = std::make_unique<drain>(*run_, *engine_, node_control(), log_);
+    log_file_ = open_log_file(*run_, facts_.node_index);
+    mine_.incarnation = incarnation;
+    if (incarnation != 0) node_control()->incarnation = incarnation;
+    start_pulse(std::move(*roster), incarnation);
+    if (stage_ == stage::opening) stage_ = stage::choosing;
+    if (stage_ == stage::choosing) mine_.now = store::phase::choosing;
+    put_node_record();
+    beat();
+    for (auto& work : works_) begin_drain(*work);   // of a worker that takes over
+}
+
+void node::start_pulse(store::roster roster, uint64_t incarnation) {
+    mine_.incarnation = incarnation;
+    pulse_options options;
+    options.period_ms = with_.pulse_ms;
+    options.quick_period_ms = std::min(options.quick_period_ms, with_.pulse_ms);
+    options.silence_ns = with_.silence_ns;
+    pulse::handlers call;
+    call.seen = [this](std::vector<sighting> seen) { on_seen(std::move(seen)); };
+    call.fenced = [this](uint64_t newer, const std::string& host) { on_fenced(newer, host); };
+    call.failed = [this](const failure& why) { log_.error("couldn't use the roster: " + why.context + "; training goes on, trying again"); };
+    call.steps = [control = memory_.control.data(), count = facts_.local_count](uint64_t& step_min, uint64_t& step_max) {
+        step_min = UINT64_MAX;
+        step_max = 0;
+        for (uint32_t rank = 0; rank < count; rank++) {
+            const uint64_t step = arena::rank_of(control, rank)->progress_step.load(std::memory_order_relaxed);
+            step_min = std::min(step_min, step);
+            step_max = std::max(step_max, step);
+        }
+    };
+    pulse_ = std::make_unique<pulse>(std::move(roster), options, mine_, main_, std::move(call));
+}
+
+void node::beat() {
+    if (pulse_ == nullptr) return;
+    update_progress();
+    pulse_->set_slot(mine_);
+    pulse_->beat_soon();
+}
+
+void node::on_fenced(uint64_t newer, const std::string& host) {
+    fenced_ = true;
+    log_.warning("incarnation " + std::to_string(newer) + " of the run has started on " + host + "; this one (" +
+                 std::to_string(mine_.incarnation) + ") writes no more");
+    for (auto& work : works_) work->job.cancelled = true;
+    if (load_ != nullptr) load_->cancel();
+    node_control()->fenced = 1;
+    tell_news();
+    if (stage_ != stage::training) refuse_all(code::fenced, "a newer incarnation of the run has started on " + host);
+}
+
+// Once per beat: everything that is decided from the roster.
+void node::on_seen(std::vector<sighting> seen) {
+    if (fenced_ || stage_ == stage::refused || stage_ == stage::idle || seen.size() != facts_.node_count) return;
+    seen_ = std::move(seen);
+    if (mine_.incarnation == 0) {
+        if (!seen_[0].seen || seen_[0].slot.incarnation == 0) return;
+        mine_.incarnation = seen_[0].slot.incarnation;
+        node_control()->incarnation = mine_.incarnation;
+        put_node_record();
+        beat();
+        return;
+    }
+    const view now{mono_ns(), mine_.node_index, seen_};
+    const uint32_t leader = leader_of(now, with_.silence_ns);
+    const bool leads = leader == mine_.node_index;
+    if (leads && !leading_ && mine_.node_index != 0) log_.warning("node " + std::to_string(mine_.node_index) + " leads now: those before it are silent");
+    leading_ = leads;
+    schedule_->observe(now);
+    if (leading_) lead_start(now);
+    const auto& said = leading_ ? mine_ : seen_[leader].slot;
+    if (stage_ == stage::choosing) follow_choice(said);
+    if (stage_ == stage::training) {
+        if (leading_) lead_generations(now);
+        follow_generation(leading_ ? mine_ : seen_[leader].slot);
+    }
+    if (leading_) watch_nodes(now);
+    update_progress();
+    pulse_->set_slot(mine_);
+}
+
+// ---- Leading the start
+
+void node::lead_start(const view& now) {
+    if (stage_ != stage::choosing) return;
+    if (restart_ == nullptr) {
+        restart_ = std::make_unique<restart>();
+        for (const auto& other : now.nodes) {
+            if (other.seen) restart_->continue_after(other.slot.choice_attempt);
+        }
+    }
+    const uint64_t confirmed = restart_->confirmed_attempt();
+    const auto attempt = restart_->current().attempt;
+    switch (restart_->next(now)) {
+    case restart::wish::nothing: break;
+    case restart::wish::choose: choose(false); break;
+    case restart::wish::mark_and_choose: choose(true); break;
+    }
+    const auto& choice = restart_->current();
+    mine_.choice_attempt = choice.attempt;
+    mine_.choice = choice.kind;
+    mine_.choice_step = choice.id.step;
+    mine_.choice_incarnation = choice.id.incarnation;
+    if (choice.kind == store::choice_kind::refused) mine_.reason = choice.reason;
+    mine_.confirmed_attempt = restart_->confirmed_attempt();
+    if (confirmed != mine_.confirmed_attempt || attempt != choice.attempt) beat();
+}
+
+// The newest complete generation, or what --ckpt-restart says; on the keeper, because it reads directories.
+void node::choose(bool after_damage) {
+    const auto before = restart_->current().id;
+    keeper_.post([this, after_damage, before, damage = restart_->damage(), policy = asked_] {
+        if (after_damage) {
+            if (auto done = run_->mark_damaged(before, damage); !done) log_.error(done.error().context);
+        }
+        result<store::generation> found = fail(code::not_found, "");
+        if (policy.restart == restart_policy::automatic) {
+            found = run_->choose(after_damage ? &before : nullptr);
+            // Something was there; that nothing older is left must not look like a fresh start.
+            if (!found && after_damage && found.error().what == code::not_found) found = fail(code::damaged, damage + "; there is no older complete generation");
+        } else if (policy.restart == restart_policy::step) {
+            auto all = run_->list();
+            found = all ? result<store::generation>(fail(code::invalid, "--ckpt-restart: step " + std::to_string(policy.restart_step) +
+                                                                            " is not complete in '" + run_->path() + "'; see 'varde ls'"))
+                        : result<store::generation>(all.error());
+            if (all) for (const auto& one : *all) {
+                if (one.id.step == policy.restart_step && one.status == store::generation_status::complete && !(after_damage && one.id >= before)) {
+                    found = one;
+                    break;
+                }
+            }
+        }
+        main_.post([this, found] { chosen(found); });
+    });
+}
+
+void node::chosen(result<store::generation> found) {
+    if (restart_ == nullptr || stage_ != stage::choosing) return;
+    if (found) {
+        restart_->offer(store::choice_kind::generation, found->id, "");
+        history("choice", {{"generation", store::generation_name(found->id)}, {"after_damage", restart_->damage()}}, {{"step", found->id.step}});
+    } else if (found.error().what == code::not_found) {
+        restart_->offer(store::choice_kind::fresh, {}, "");
+        history("choice", {{"generation", "none"}}, {{"step", 0}});
+    } else {
+        // The code travels in the place of the step (roster.h).
+        restart_->offer(store::choice_kind::refused, {static_cast<uint64_t>(found.error().what), 0}, found.error().context);
+    }
+    on_seen(std::move(seen_));   // say it now, not at the next beat
+    beat();
+}
+
+// ---- Following it
+
+void node::follow_choice(const store::slot& leader) {
+    if (leader.choice == store::choice_kind::none) return;
+    if (leader.choice == store::choice_kind::refused) {
+        const auto what = leader.choice_step == 0 ? code::mismatch : static_cast<code>(leader.choice_step);
+        return refuse_all(what, leader.reason);
+    }
+    const bool ready = everyone_present() && std::all_of(ranks_.begin(), ranks_.end(), [](const local_rank& rank) { return rank.wants_restore; });
+    if (!ready) return;
+    if (leader.choice_attempt != followed_attempt_ && load_ == nullptr) {
+        followed_attempt_ = leader.choice_attempt;
+        if (leader.choice == store::choice_kind::fresh) {
+            restored_step_ = 0;
+            mine_.verdict_attempt = followed_attempt_;
+            mine_.loaded = store::verdict::loaded;
+            beat();
+        } else {
+            restored_step_ = leader.choice_step;
+            mine_.now = store::phase::loading;
+            const store::generation_id id{leader.choice_step, leader.choice_incarnation};
+            keeper_.post([this, id, attempt = followed_attempt_] {
+                uint32_t node_count = 0;
+                if (auto record = run_->read_manifest(id)) node_count = static_cast<uint32_t>(record->packs.size());
+                else if (auto all = run_->list()) {
+                    for (const auto& one : *all) if (one.id == id) node_count = one.node_count;
+                }
+                main_.post([this, id, node_count, attempt] { start_load(id, node_count, attempt); });
+            });
+        }
+    } else if (leader.choice_attempt != followed_attempt_) {
+        load_->cancel();   // the leader has walked on; loaded() clears the way
+    }
+    if (leader.confirmed_attempt == followed_attempt_ && mine_.verdict_attempt == followed_attempt_) send_restored(leader);
+}
+
+void node::start_load(store::generation_id id, uint32_t saved_node_count, uint64_t attempt) {
+    if (stage_ != stage::choosing || attempt != followed_attempt_) return;
+    load_job job;
+    job.id = id;
+    job.node_index = facts_.node_index;
+    job.node_count = facts_.node_count;
+    job.world = facts_.world;
+    job.saved_node_count = saved_node_count;
+    job.attempt = attempt;
+    for (uint32_t rank = 0; rank < ranks_.size(); rank++) {
+        const auto slab = slab_of(rank);
+        job.targets.push_back({rank, *ranks_[rank].range, memory_.arena.data() + slab.offset, slab.size_bytes});
+    }
+    load_attempt_ = attempt;
+    load_ = std::make_unique<load>(*run_, *engine_, std::move(job), [this](uint32_t rank, arena::restore_chunk chunk) {
+        main_.post([this, rank, frame = arena::frame_of(chunk)] {
+            if (rank < ranks_.size() && ranks_[rank].wire != nullptr) ranks_[rank].wire->send(frame);
+        });
+    });
+    mover_.post([this, attempt] {
+        auto outcome = load_->carry_out();
+        main_.post([this, attempt, outcome] { loaded(attempt, outcome); });
+    });
+}
+
+void node::loaded(uint64_t attempt, result<void> outcome) {
+    load_.reset();
+    if (stage_ != stage::choosing || attempt != followed_attempt_) return;
+    mine_.verdict_attempt = attempt;
+    mine_.now = store::phase::choosing;
+    if (outcome) {
+        mine_.loaded = store::verdict::loaded;
+    } else {
+        const auto& why = outcome.error();
+        mine_.loaded = why.what == code::damaged ? store::verdict::damaged : why.what == code::mismatch ? store::verdict::mismatch : store::verdict::failed;
+        mine_.reason = why.context;
+        log_.error("couldn't restore step " + std::to_string(restored_step_) + ": " + why.context);
+    }
+    beat();
+}
+
+void node::send_restored(const store::slot& leader) {
+    stage_ = stage::training;
+    mine_.now = store::phase::training;
+    if (leader.choice == store::choice_kind::fresh) restored_step_ = 0;
+    for (auto& rank : ranks_) {
+        if (rank.wire != nullptr) rank.wire->send_message(arena::restored{restored_step_, mine_.incarnation});
+    }
+    put_node_record();
+    log_.info(restored_step_ == 0 ? "nothing to restore, training starts from the beginning, incarnation " + std::to_string(mine_.incarnation)
+                                  : "restored step " + std::to_string(restored_step_) + ", incarnation " + std::to_string(mine_.incarnation));
+    if (leading_) history("restored", {}, {{"step", restored_step_}, {"nodes", facts_.node_count}});
+    beat();
+}
+
+}  // namespace varde::agent

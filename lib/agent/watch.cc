@@ -1,0 +1,145 @@
+// Deaths: silent nodes, failed batch scripts, and the requeue that follows; and the record of what happened.
+#include "agent/node.h"
+
+#include "base/clock.h"
+#include "base/units.h"
+
+#include <algorithm>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <sys/wait.h>
+
+namespace varde::agent {
+
+namespace {
+
+constexpr uint64_t requeue_again_ns = 5 * ns_per_s;
+// A failed batch script's last generation may still be on its way to storage; the plugin waits 10 s for the answer.
+constexpr uint64_t batch_wait_ns = 8 * ns_per_s;
+
+}  // namespace
+
+// "" if a restart is within the budget.
+std::string node::budget_refusal() const {
+    if (with_.restart_count < max_restarts_) return {};
+    return "the budget of " + std::to_string(max_restarts_) + " restarts is used up (--ckpt-max-restarts)";
+}
+
+void node::watch_nodes(const view& now) {
+    if (stage_ != stage::training && stage_ != stage::choosing) return;
+    const auto dead = dead_nodes(now, {facts_.interval_s * ns_per_s, with_.silence_ns, 0}, *schedule_);
+    if (dead.empty() || now.now_ns < requeue_again_ns_) return;
+    requeue_again_ns_ = now.now_ns + requeue_again_ns;
+    std::string names;
+    for (const uint32_t index : dead) names += (names.empty() ? "" : ",") + seen_[index].slot.host;
+    if (!requeue_asked_) {
+        log_.error("node " + names + " is silent and training has stopped at step " + std::to_string(mine_.step_max));
+        history("silent", {{"hosts", names}}, {{"step", mine_.step_max}, {"complete_step", mine_.complete_step}});
+    }
+    const uint64_t newest = std::max(mine_.complete_step, restored_step_);
+    const std::string durable = newest == 0 ? "" : ", step " + std::to_string(newest) + " durable";
+    request_requeue("node " + names + " is dead", "varde: " + names + " silent, requeued" + durable);
+}
+
+void node::request_requeue(const std::string& why, const std::string& comment) {
+    const bool first = !requeue_asked_;
+    requeue_asked_ = true;
+    if (!slurm_.present() || !facts_.batch) {
+        if (first) log_.warning(why + "; there is no batch job to requeue, start the training again by hand");
+        return;
+    }
+    if (const auto refusal = budget_refusal(); !refusal.empty()) {
+        if (first) {
+            log_.error(why + ", not requeued: " + refusal);
+            history("not_requeued", {{"reason", refusal}}, {});
+            keeper_.post([this, refusal] { discard(slurm_.comment("varde: not requeued: " + refusal), "the log has it"); });
+        }
+        return;
+    }
+    if (!keeper_.idle()) return;   // an earlier try is under way
+    keeper_.post([this, why, comment, restarts = with_.restart_count] {
+        auto done = slurm_.requeue(restarts, comment);
+        main_.post([this, why, done] {
+            if (done) {
+                log_.warning(why + ": the job is requeued");
+                history("requeued", {{"reason", why}}, {{"complete_step", mine_.complete_step}});
+            } else {
+                log_.error(why + ", but the requeue failed: " + done.error().context + "; trying again");
+            }
+            if (done && batch_link_ != nullptr) answer_batch(true);
+        });
+    });
+}
+
+// ---- The batch script has ended: the plugin asks whether the job goes on
+
+result<void> node::on_batch_exit(link& from, const arena::frame& what) {
+    varde_batch_exit message{};
+    if (what.payload.size() != sizeof message - sizeof message.head) return fail(code::invalid, "a batch_exit message has a wrong size");
+    std::memcpy(reinterpret_cast<char*>(&message) + sizeof message.head, what.payload.data(), what.payload.size());
+    batch_link_ = &from;
+    batch_status_ = message.wait_status;
+    batch_until_ns_ = mono_ns() + batch_wait_ns;
+    settle_batch_exit();
+    return {};
+}
+
+void node::answer_batch(bool requeued) {
+    if (batch_link_ == nullptr) return;
+    const uint32_t words[4] = {requeued ? 1U : 0U, 0, 0, 0};
+    batch_link_->send(arena::frame_bytes(arena::message::batch_answer, {reinterpret_cast<const char*>(words), sizeof words}));
+    batch_link_->closing = true;
+    batch_link_ = nullptr;
+}
+
+void node::settle_batch_exit() {
+    if (batch_link_ == nullptr || (requeue_asked_ && mono_ns() < batch_until_ns_)) return;
+    const bool failed = !(WIFEXITED(batch_status_) && WEXITSTATUS(batch_status_) == 0);
+    if (!failed || requeue_asked_) return answer_batch(false);
+    const bool settled = works_.empty() || mono_ns() >= batch_until_ns_ - batch_wait_ns / 2;
+    if (!settled) return;
+    // Sealed here is good enough: whether the other nodes have sealed it too is decided by reading, at the restart.
+    uint64_t newest = mine_.complete_step;
+    for (const auto& state : mine_.generations) {
+        if (state.what == store::outcome::sealed) newest = std::max(newest, state.step);
+    }
+    const std::string how = WIFEXITED(batch_status_) ? "exit code " + std::to_string(WEXITSTATUS(batch_status_))
+                                                     : "signal " + std::to_string(WTERMSIG(batch_status_));
+    std::string refusal = budget_refusal();
+    if (newest <= restored_step_) refusal = "no new generation since the last start, the same failure would come again";
+    history("batch_failed", {{"how", how}, {"not_requeued", refusal}}, {{"step", mine_.step_max}, {"complete_step", mine_.complete_step}});
+    if (!refusal.empty()) {
+        log_.error("the batch script failed (" + how + "), the job is not requeued: " + refusal);
+        keeper_.post([this, how, refusal] { discard(slurm_.comment("varde: " + how + ", not requeued: " + refusal), "the log has it"); });
+        return answer_batch(false);
+    }
+    request_requeue("the batch script failed (" + how + ")", "varde: " + how + ", requeued, step " + std::to_string(newest) + " durable");
+    batch_until_ns_ = mono_ns() + batch_wait_ns;
+    if (!slurm_.present() || !facts_.batch) answer_batch(false);
+}
+
+// ---- History and log
+
+void node::history(const char* event, std::vector<std::pair<std::string, std::string>> texts, std::vector<std::pair<std::string, uint64_t>> numbers) {
+    nlohmann::ordered_json line;
+    line["event"] = event;
+    line["wall_ns"] = wall_ns();
+    line["incarnation"] = mine_.incarnation;
+    line["job"] = with_.job_id;
+    line["restart"] = with_.restart_count;
+    line["host"] = with_.host;
+    for (auto& [key, value] : texts) line[key] = std::move(value);
+    for (const auto& [key, value] : numbers) line[key] = value;
+    // Invalid UTF-8 in a host's or file's name is replaced, never thrown.
+    keeper_.post([this, text = line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)] {
+        if (run_ == nullptr) return;
+        if (auto done = run_->append_history(text); !done) log_.warning("couldn't append to history.jsonl: " + done.error().context);
+    });
+}
+
+void node::flush_log() {
+    if (!log_file_) return;
+    keeper_.post([this] { log_.flush(log_file_.get()); });
+}
+
+}  // namespace varde::agent
