@@ -26,9 +26,11 @@ constexpr generation_id id_of(uint64_t step, uint64_t incarnation) { return {ste
 
 class temporary_directory {
 public:
-    temporary_directory() {
-        const char* parent = std::getenv("TMPDIR");
-        path_ = std::string(parent != nullptr ? parent : "/tmp") + "/varde-test-XXXXXX";
+    // Below `wanted` where that can be written, else where temporary files go.
+    explicit temporary_directory(const char* wanted = nullptr) {
+        const char* elsewhere = std::getenv("TMPDIR");
+        const char* parent = wanted != nullptr && ::access(wanted, W_OK) == 0 ? wanted : elsewhere != nullptr ? elsewhere : "/tmp";
+        path_ = std::string(parent) + "/varde-test-XXXXXX";
         cr_assert_not_null(::mkdtemp(path_.data()), "no temporary directory");
     }
     ~temporary_directory() {
