@@ -142,7 +142,7 @@ $(O)/spank_varde.so: $(O)/spank/plugin.o $(call objects,spank) $(call archives,s
 
 $(O)/examples/%: $(O)/lib/examples/%.o $(O)/libvarde.so
 	@mkdir -p $(@D)
-	$(call quiet,LINK )$(CXX) $(ldflags) -o $@ $< -L$(O) -lvarde -Wl$(comma)-rpath$(comma)'$$ORIGIN/..:$$ORIGIN/../lib:$$ORIGIN/../../lib' $(LDFLAGS)
+	$(call quiet,LINK )$(CXX) $(ldflags) -o $@ $< -L$(O) -lvarde -Wl$(comma)-rpath$(comma)'$$ORIGIN/..:$$ORIGIN/../../../lib' $(LDFLAGS)
 
 # ---- Unit tests: tests/unit/LAYER_test.cc and LAYER_topic_test.cc link with LAYER
 unit_sources := $(wildcard tests/unit/*_test.cc)
