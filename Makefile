@@ -49,6 +49,11 @@ ifeq ($(BUILD),asan)
 optimise := -O1 -g -fno-omit-frame-pointer
 sanitize := -fsanitize=address,undefined -fno-sanitize-recover=all
 endif
+ifeq ($(BUILD),fuzz)
+optimise := -O1 -g -fno-omit-frame-pointer
+sanitize := -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all
+$(O)/tests/fuzz/%_fuzz: sanitize += -fsanitize=fuzzer
+endif
 ifeq ($(BUILD),tsan)
 optimise := -O1 -g
 sanitize := -fsanitize=thread
