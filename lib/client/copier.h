@@ -1,0 +1,78 @@
+// Copies a rank's range into its slab, chunk by chunk, in the background: the writer's side of the ring in arena/control.h.
+//
+// Chunks are filled by several threads at once and published in order.  A full ring is waited for; when nothing is released for
+// `patience_ms`, the copying ends with `timeout` and the generation has to be given up.  The numbers that the agent writes are
+// checked: one that cannot be ends the copying with `internal`.
+//
+// One thread (the run's caller) calls everything here.
+#pragma once
+
+#include "arena/control.h"
+#include "client/crew.h"
+#include "client/registry.h"
+
+#include <atomic>
+#include <span>
+
+namespace varde::client {
+
+struct source {
+    const std::byte* data = nullptr;
+    uint64_t offset_bytes = 0;  // within the range
+    uint64_t size_bytes = 0;
+};
+
+// Fills `target` with the bytes [offset_bytes, + size) of the range that `sources` make up, in order; zeros where it has none.
+void assemble(std::span<const source> sources, uint64_t offset_bytes, std::span<std::byte> target) noexcept;
+
+struct ring_memory {
+    std::span<std::byte> slab;
+    uint64_t chunk_bytes = 0;
+    arena::rank_control* rank = nullptr;
+    arena::node_control* node = nullptr;
+};
+
+class copier {
+public:
+    copier(crew& hands, const ring_memory& ring, uint64_t patience_ms);
+
+    // What to copy from now on; not while copying.
+    void set_range(const arranged_range& range);
+    uint64_t chunk_count() const noexcept { return chunk_count_; }
+
+    // The number that the next generation's first chunk gets.  `unavailable` while the agent has not answered the last
+    // give_up: until then it may still be reading old chunks.
+    result<uint64_t> next_chunk();
+    // Starts copying to [next_chunk(), + chunk_count()).
+    void begin();
+    // Until the copying has ended; how it went.  After a failure the rest of its chunk numbers is skipped.
+    result<void> wait();
+    bool copying() const { return copying_ && hands_.working(); }
+
+private:
+    static void copy_one(void* self, uint64_t index);
+    bool wait_for_place(uint64_t number);
+    void publish(uint64_t number);
+    void stop_with(code why) noexcept;
+
+    crew& hands_;
+    ring_memory ring_;
+    uint64_t place_count_;
+    uint64_t patience_ms_;
+    std::vector<source> sources_;
+    uint64_t size_bytes_ = 0;
+    uint64_t chunk_count_ = 0;
+
+    uint64_t first_ = 0;       // of the generation being copied
+    uint64_t next_ = 0;        // after it
+    bool copying_ = false;     // begun, not waited for
+    bool skipping_ = false;    // the last generation was given up, the agent has not released its numbers
+    std::atomic<int> failed_{0};              // a code
+    std::atomic<uint64_t> published_{0};      // == staged
+    std::atomic<uint64_t> released_seen_{0};  // the agent's number never falls
+
+    std::mutex mutex_;
+    std::vector<uint8_t> filled_;  // per place: filled, not published yet
+};
+
+}  // namespace varde::client
