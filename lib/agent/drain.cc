@@ -211,8 +211,8 @@ result<uint64_t> drain::write_once(drain_job& job) {
     job.bytes_done = 0;
     auto file = run_.create_pack(job.id, job.image.who.node_index, job.image.who.node_count, job.image.file_bytes);
     if (!file) return file.error();
-    const bool direct = file->direct() && direct_;
-    if (file->direct() && !direct_) ::fcntl(file->fd(), F_SETFL, ::fcntl(file->fd(), F_GETFL) & ~O_DIRECT);
+    const bool direct = file->direct() && !direct_refused_;
+    if (file->direct() && direct_refused_) ::fcntl(file->fd(), F_SETFL, ::fcntl(file->fd(), F_GETFL) & ~O_DIRECT);
 
     writing attempt(job, engine_, node_, file->fd());
     result<uint64_t> seal = [&]() -> result<uint64_t> {
@@ -227,7 +227,7 @@ result<uint64_t> drain::write_once(drain_job& job) {
         }
         failure why = seal.error();
         if (why.os_errno == EINVAL && direct) {
-            direct_ = false;
+            direct_refused_ = true;
             log_.warning("the file system of '" + file->path() + "' refuses O_DIRECT writes, writing through the page cache");
         }
         why.context = "'" + file->path() + "': " + why.context;
@@ -241,7 +241,7 @@ result<uint64_t> drain::write_once(drain_job& job) {
 bool drain::may_retry(const drain_job& job, const failure& why, int attempt) const {
     const bool held = std::all_of(job.sources.begin(), job.sources.end(), [](const auto& source) { return source.held(); });
     if (!held || job.cancelled.load(std::memory_order_relaxed)) return false;
-    if (why.os_errno == EINVAL && !direct_ && attempt == 0) return true;   // the next attempt goes through the page cache
+    if (why.os_errno == EINVAL && direct_refused_ && attempt == 0) return true;   // the next attempt goes through the page cache
     return attempt + 1 < attempts_max && (why.what == code::no_space || why.what == code::io);
 }
 

@@ -45,8 +45,9 @@ struct drain_outcome {
 
 class drain {
 public:
-    drain(store::run_directory& run, io::engine& engine, arena::node_control* node, logger& log)
-        : run_(run), engine_(engine), node_(node), log_(log) {}
+    // `direct_refused` is remembered by the caller from one generation to the next.
+    drain(store::run_directory& run, io::engine& engine, arena::node_control* node, logger& log, bool& direct_refused)
+        : run_(run), engine_(engine), node_(node), log_(log), direct_refused_(direct_refused) {}
 
     // Writes, seals and releases; after a failure tries again from memory where that is possible.
     drain_outcome carry_out(drain_job& job);
@@ -60,7 +61,7 @@ private:
     io::engine& engine_;
     arena::node_control* node_;
     logger& log_;
-    bool direct_ = true;          // until the file system has refused it
+    bool& direct_refused_;
 };
 
 // Lets go of chunks that no pack will have, as the rank stages them.  Once `cancelled` (the rank is gone or gives up) only for a moment more.

@@ -58,7 +58,7 @@ result<void> node::on_give_up(uint32_t index, const arena::give_up& what) {
 
 void node::begin_drain(generation_work& work) {
     const bool whole = std::all_of(work.saves.begin(), work.saves.end(), [](const auto& save) { return save.has_value(); });
-    if (!whole || work.draining || drain_ == nullptr) return;
+    if (!whole || work.draining || run_ == nullptr) return;
     work.draining = true;
     work.job.id = {work.step, mine_.incarnation};
     for (uint32_t rank = 0; rank < ranks_.size(); rank++) {
@@ -94,7 +94,8 @@ drain_outcome node::drain_on_mover(generation_work& work) {
         return {false, image.error(), 0, 0};
     }
     work.job.image = std::move(*image);
-    return drain_->carry_out(work.job);
+    drain writer(*run_, engine_on_mover(), node_control(), log_, direct_refused_);
+    return writer.carry_out(work.job);
 }
 
 void node::drained(uint64_t step, drain_outcome how) {
@@ -167,7 +168,7 @@ void node::look_for_late() {
     std::vector<uint64_t> open;
     if (armed_step_ != 0 && state_of(armed_step_) == nullptr) open.push_back(armed_step_);
     for (const auto& work : works_) {
-        if (!work->draining && (drain_ != nullptr)) open.push_back(work->step);
+        if (!work->draining && run_ != nullptr) open.push_back(work->step);
     }
     for (const uint64_t step : open) {
         const auto work = std::find_if(works_.begin(), works_.end(), [&](const auto& one) { return one->step == step; });

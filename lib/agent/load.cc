@@ -79,8 +79,8 @@ std::vector<load_step> cut_into_steps(const std::vector<pack::piece>& pieces, co
     return steps;
 }
 
-load::load(store::run_directory& run, io::engine& engine, load_job job, sender send)
-    : run_(run), engine_(engine), job_(std::move(job)), send_(std::move(send)), lanes_(job_.targets.size()) {}
+load::load(store::run_directory& run, load_job job, sender send)
+    : run_(run), job_(std::move(job)), send_(std::move(send)), lanes_(job_.targets.size()) {}
 
 // Header and seal of one pack, checked against the file and against what was asked for.
 result<load_source> load::open_source(uint32_t node_index) {
@@ -195,7 +195,7 @@ result<bool> load::submit_next(size_t target) {
     const auto where = pack::place_of_chunk(source.image, source.image.ranges[step.range], step.chunk_in_range);
     way.step_in[place] = way.next++;
     std::byte* to = job_.targets[target].slab + place * place_bytes_;
-    if (auto done = engine_.submit({io::operation::read, source.fd.get(), to, where.size_bytes, where.file_offset,
+    if (auto done = engine_->submit({io::operation::read, source.fd.get(), to, where.size_bytes, where.file_offset,
                                     cookie_of(target, place)}); !done) {
         return done.error();
     }
@@ -216,7 +216,7 @@ result<void> load::verify_and_send(size_t target, size_t place) {
 }
 
 result<void> load::collect() {
-    auto completions = engine_.wait(1, deadline::in_ms(look_ms));
+    auto completions = engine_->wait(1, deadline::in_ms(look_ms));
     if (!completions) return completions.error();
     for (const auto& done : *completions) {
         const auto target = static_cast<size_t>(done.cookie >> 32);
@@ -259,26 +259,27 @@ result<void> load::run_lanes() {
         {
             const std::lock_guard guard(mutex_);
             if (cancelled_) return fail(code::unavailable, "a rank ended while it was being restored");
-            if (engine_.in_flight() == 0 && all_taken()) return {};
+            if (engine_->in_flight() == 0 && all_taken()) return {};
         }
         bool any = false;
-        for (size_t target = 0; target < lanes_.size() && !engine_.full(); target++) {
+        for (size_t target = 0; target < lanes_.size() && !engine_->full(); target++) {
             auto submitted = submit_next(target);
             if (!submitted) return submitted.error();
             any = any || *submitted;
         }
-        if (any && !engine_.full()) continue;
-        auto done = engine_.in_flight() > 0 ? collect() : wait_for_ranks();
+        if (any && !engine_->full()) continue;
+        auto done = engine_->in_flight() > 0 ? collect() : wait_for_ranks();
         if (!done) return done;
     }
 }
 
-result<void> load::carry_out() {
+result<void> load::carry_out(io::engine& engine) {
+    engine_ = &engine;
     if (auto done = open_sources(); !done) return done;
     if (auto done = make_lanes(); !done) return done;
     auto done = run_lanes();
     // Reads in flight still write into the slabs.
-    while (engine_.in_flight() > 0 && !engine_.stop(deadline::in_ms(abandon_wait_ms))) {}
+    while (engine_->in_flight() > 0 && !engine_->stop(deadline::in_ms(abandon_wait_ms))) {}
     return done;
 }
 

@@ -64,11 +64,11 @@ public:
     // `send` hands a chunk to a rank; called on the mover thread.
     using sender = std::function<void(uint32_t local_rank, arena::restore_chunk chunk)>;
 
-    load(store::run_directory& run, io::engine& engine, load_job job, sender send);
+    load(store::run_directory& run, load_job job, sender send);
 
     // Loads everything; returns when every rank has taken its last chunk.  damaged: a pack breaks its format or a checksum; mismatch: what is
     // stored does not fit; other codes: the storage or a rank failed.
-    result<void> carry_out();
+    result<void> carry_out(io::engine& engine);
 
     // Main loop: the rank has copied the chunk; or a rank is gone.
     void taken(uint32_t local_rank, uint64_t ticket);
@@ -94,7 +94,7 @@ private:
     bool all_taken() const;
 
     store::run_directory& run_;
-    io::engine& engine_;
+    io::engine* engine_ = nullptr;
     load_job job_;
     sender send_;
     std::vector<load_source> sources_;

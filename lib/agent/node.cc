@@ -18,26 +18,35 @@ namespace {
 // Ranks of an ended start may take some seconds to disappear; a new start waits so long for them.
 constexpr uint64_t hello_wait_ns = 45 * ns_per_s;
 constexpr uint64_t stop_wait_ns = 5 * ns_per_s;        // for the other nodes' packs, once ours is sealed
+constexpr uint64_t alone_ns = 60 * ns_per_s;           // an embedded agent without any rank ends after this
+constexpr uint32_t engine_depth = 32;
 constexpr uint64_t places_wanted = 8;                  // chunks per slab below which chunks are made smaller
 
 }  // namespace
 
 node::node(settings with, node_memory& memory, ledger& records, inbox& main, logger& log)
     : with_(std::move(with)), memory_(memory), ledger_(records), main_(main), log_(log), slurm_(with_.slurm_bin, with_.job_id),
-      keep_(with_.keep), max_restarts_(with_.max_restarts) {
+      keep_(with_.keep), max_restarts_(with_.max_restarts), alone_since_ns_(mono_ns()) {}
+
+node::~node() = default;
+
+// On the mover, at its first work: registering buffers faults in the whole arena, and ranks must not wait for that to say hello.
+io::engine& node::engine_on_mover() {
+    if (engine_ != nullptr) return *engine_;
     io::engine_options options;
-    options.depth = 32;
+    options.depth = engine_depth;
     options.buffers = {{memory_.arena.data(), memory_.arena.size_bytes()}};
     auto engine = io::engine::open(options);
-    if (!engine) {
+    if (!engine) {   // it falls back by itself; what is left is a mistake of ours, and plain writes still work
+        log_.error(engine.error().context);
         options.use_ring = false;
+        options.buffers.clear();
         engine = io::engine::open(options);
     }
     engine_ = std::make_unique<io::engine>(std::move(*engine));
-    if (engine_->fell_back()) log_.warning("writing with " + engine_->description());
+    if (engine_->fell_back()) log_.warning("transfers use " + engine_->description());
+    return *engine_;
 }
-
-node::~node() = default;
 
 uint64_t node::chunk_bytes() const {
     const uint64_t slab_bytes = memory_.arena.size_bytes() / std::max(1U, facts_.local_count);
@@ -298,12 +307,15 @@ void node::on_tick() {
     if (log_.pending() && keeper_.idle()) flush_log();
 
     const bool over = start_is_over();
+    const bool anyone = std::any_of(ranks_.begin(), ranks_.end(), [](const local_rank& rank) { return rank.wire != nullptr || rank.process; });
+    if (anyone) alone_since_ns_ = mono_ns();
     if (over && stage_ == stage::training && mine_.now != store::phase::ended &&
         std::all_of(ranks_.begin(), ranks_.end(), [](const local_rank& rank) { return rank.left; })) {
         mine_.now = store::phase::ended;
         beat();
     }
-    const bool may_end = stopping_ || (with_.embedded && stage_ != stage::idle && everyone_present());
+    const bool abandoned = !anyone && mono_ns() - alone_since_ns_ > alone_ns;
+    const bool may_end = stopping_ || (with_.embedded && (abandoned || (stage_ != stage::idle && everyone_present())));
     if (!may_end || !over || !waiting_hellos_.empty() || batch_link_ != nullptr) return;
     if (stop_until_ns_ == 0) stop_until_ns_ = mono_ns() + stop_wait_ns;
     // The leader stays a moment for the other nodes' packs, so that the manifest gets written; completeness does not depend on it.

@@ -106,6 +106,8 @@ private:
     void recover_node(const std::string& value);
     result<void> recover_rank(uint32_t rank);
 
+    io::engine& engine_on_mover();
+
     // start.cc
     void open_run();
     void opened(result<store::run_directory> run, result<store::roster> roster, uint64_t incarnation);
@@ -179,6 +181,7 @@ private:
     bool stopping_ = false;
     bool finished_ = false;
     uint64_t stop_until_ns_ = 0;
+    uint64_t alone_since_ns_ = 0;
     uint64_t restored_step_ = 0;
     uint64_t first_step_seen_ = 0;
     std::unique_ptr<load> load_;
@@ -189,8 +192,8 @@ private:
     bool leading_ = false;
 
     // Generations
-    std::unique_ptr<io::engine> engine_;
-    std::unique_ptr<drain> drain_;
+    std::unique_ptr<io::engine> engine_;       // the mover's
+    bool direct_refused_ = false;              // the mover's: the file system took O_DIRECT at open and refused it at a write
     std::deque<std::unique_ptr<generation_work>> works_;
     uint64_t armed_step_ = 0;
     uint64_t committing_step_ = 0;

@@ -116,7 +116,6 @@ void node::opened(result<store::run_directory> run, result<store::roster> roster
         return refuse_all(why.what, why.context);
     }
     run_ = std::make_unique<store::run_directory>(std::move(*run));
-    drain_ = std::make_unique<drain>(*run_, *engine_, node_control(), log_);
     log_file_ = open_log_file(*run_, facts_.node_index);
     mine_.incarnation = incarnation;
     if (incarnation != 0) node_control()->incarnation = incarnation;
@@ -319,13 +318,13 @@ void node::start_load(store::generation_id id, uint32_t saved_node_count, uint64
         job.targets.push_back({rank, *ranks_[rank].range, memory_.arena.data() + slab.offset, slab.size_bytes});
     }
     load_attempt_ = attempt;
-    load_ = std::make_unique<load>(*run_, *engine_, std::move(job), [this](uint32_t rank, arena::restore_chunk chunk) {
+    load_ = std::make_unique<load>(*run_, std::move(job), [this](uint32_t rank, arena::restore_chunk chunk) {
         main_.post([this, rank, frame = arena::frame_of(chunk)] {
             if (rank < ranks_.size() && ranks_[rank].wire != nullptr) ranks_[rank].wire->send(frame);
         });
     });
     mover_.post([this, attempt] {
-        auto outcome = load_->carry_out();
+        auto outcome = load_->carry_out(engine_on_mover());
         main_.post([this, attempt, outcome] { loaded(attempt, outcome); });
     });
 }
