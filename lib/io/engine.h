@@ -2,7 +2,8 @@
 //
 // Invariants: each accepted request ends in exactly one completion; a short transfer is carried on inside the engine, so a completion
 // with os_errno 0 means every byte (a read may end early at the end of the file).  Nothing is allocated after open().
-// One owner: all calls come from one thread, or are serialised by the caller.  Only wait(), stop() and the destructor block, each with a bound.
+// One owner: all calls come from one thread, which must live until everything it has submitted is complete (the kernel cancels the requests
+// of a thread that ends).  Only open(), wait(), stop() and the destructor block, the last three each with a bound.
 //
 // Memory: from submit() to its completion the bytes of a request belong to the engine.  They, and the registered buffers, must stay mapped
 // until the engine is gone.  See stop() for storage that never answers.
