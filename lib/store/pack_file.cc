@@ -95,6 +95,8 @@ result<unique_fd> run_directory::open_pack(generation_id id, uint32_t node_index
     struct stat info {};
     if (::fstat(fd.get(), &info) != 0) return os_error(errno, "couldn't look at the pack '" + path + "'");
     if (!S_ISREG(info.st_mode)) return fail(code::damaged, "couldn't use the pack '" + path + "': it is not a regular file");
+    // It has kept a FIFO from blocking us; io_uring would take it to mean "fail instead of waiting for the disk".
+    if (::fcntl(fd.get(), F_SETFL, direct ? O_DIRECT : 0) != 0) return os_error(errno, "couldn't set up the pack '" + path + "'");
     *ret_size_bytes = static_cast<uint64_t>(info.st_size);
     return fd;
 }
