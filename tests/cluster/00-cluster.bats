@@ -103,6 +103,7 @@ END
 }
 
 @test "a two-node step runs as the ordinary user, each task on its node" {
+    # shellcheck disable=SC2016 # for the shell in the step
     run "$cluster" run srun -N2 -w node1,node2 bash -c 'echo $(hostname) $(id -un)'
     [ "$(sort <<<"$output")" = $'node1 varde\nnode2 varde' ]
 }
@@ -230,6 +231,7 @@ END
     [ -n "$(traces "$second")" ]
     [ "$("$cluster" --dir "$second" run sinfo -h -o %D)" = 2 ]
     # What a careless program leaves: a control group in each hierarchy, and a process out of sight.
+    # shellcheck disable=SC2016 # for the shell on the node
     "$cluster" --dir "$second" exec node1 bash -c '
         for group in $(find /sys/fs/cgroup -maxdepth 2 -name cgroup.procs); do
             mkdir "${group%/*}/left-over"

@@ -21,7 +21,7 @@ ip_batch() {
 }
 
 start_switch() {
-    # shellcheck disable=SC2016
+    # shellcheck disable=SC2016 # for the shell on the machine
     machine_boot switch bash -c 'read -r pid _ </proc/self/stat
         cd "$0/machines/switch" && echo "$pid" >pid.new && mv pid.new pid && cd /
         while :; do sleep infinity; done' "$dir"
