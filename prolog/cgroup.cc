@@ -1,0 +1,151 @@
+// Both kinds of control groups, by their files.
+#include "prolog/cgroup.h"
+
+#include "base/clock.h"
+#include "base/handle.h"
+#include "base/units.h"
+#include "prolog/process_table.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <fcntl.h>
+#include <fstream>
+#include <sstream>
+#include <sys/stat.h>
+#include <vector>
+
+namespace varde::node {
+
+namespace {
+
+constexpr const char* folder_name = "varde";
+
+result<void> write_text(const std::string& path, const std::string& text) {
+    const unique_fd file(::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW));
+    if (!file || ::write(file.get(), text.data(), text.size()) < 0) return os_error(errno, "couldn't write '" + path + "'");
+    return {};
+}
+
+result<std::string> read_text(const std::string& path) {
+    std::ifstream file(path);
+    std::ostringstream text;
+    text << file.rdbuf();
+    if (!file) return fail(code::io, "couldn't read '" + path + "'");
+    return text.str();
+}
+
+result<void> make_folder(const std::string& path) {
+    if (::mkdir(path.c_str(), 0755) != 0 && errno != EEXIST) return os_error(errno, "couldn't make '" + path + "'");
+    return {};
+}
+
+std::vector<std::string_view> split(std::string_view text, char at) {
+    std::vector<std::string_view> parts;
+    while (!text.empty()) {
+        const size_t length = std::min(text.find(at), text.size());
+        if (length > 0) parts.push_back(text.substr(0, length));
+        text.remove_prefix(std::min(length + 1, text.size()));
+    }
+    return parts;
+}
+
+// Lets the groups below `folder` have the memory controller (v2 hands controllers down level by level).
+result<void> hand_down(const std::string& folder) {
+    auto controllers = read_text(folder + "/cgroup.subtree_control");
+    if (!controllers) return std::move(controllers).error();
+    for (const auto part : split(*controllers, ' '))
+        if (part.substr(0, 6) == "memory") return {};
+    return write_text(folder + "/cgroup.subtree_control", "+memory");
+}
+
+std::string job_group(const memory_hierarchy& hierarchy, uint32_t job_id) {
+    return hierarchy.path + "/" + folder_name + "/" + std::to_string(job_id);
+}
+
+result<memory_hierarchy> memory_hierarchy_here() {
+    auto mountinfo = read_text("/proc/self/mountinfo");
+    if (!mountinfo) return std::move(mountinfo).error();
+    return find_memory_hierarchy(*mountinfo);
+}
+
+// One round of SIGKILL over the group's members.  A member is held by its pidfd first and looked up in the group again then, so that a
+// number that was given to another process in between is never hit.
+size_t kill_members(const std::string& group) {
+    const auto members = read_text(group + "/cgroup.procs");
+    if (!members) return 0;
+    size_t count = 0;
+    for (const auto line : split(*members, '\n')) {
+        const auto pid = parse_number(line, INT32_MAX);
+        if (!pid) continue;
+        count++;
+        const auto facts = read_process(static_cast<pid_t>(*pid));
+        if (!facts) continue;
+        const auto process = open_process(static_cast<pid_t>(*pid), facts->start_ticks);
+        const auto again = read_text(group + "/cgroup.procs");
+        if (!process || !again) continue;
+        const auto now = split(*again, '\n');
+        if (std::find(now.begin(), now.end(), line) != now.end()) send_signal(process->get(), SIGKILL);
+    }
+    return count;
+}
+
+}  // namespace
+
+result<memory_hierarchy> find_memory_hierarchy(std::string_view mountinfo) {
+    memory_hierarchy found;
+    for (const auto line : split(mountinfo, '\n')) {
+        // "... ROOT MOUNTPOINT OPTIONS ... - TYPE SOURCE SUPEROPTIONS"; a path has no spaces (they are written \040).
+        const size_t dash = line.find(" - ");
+        if (dash == std::string_view::npos) continue;
+        const auto left = split(line.substr(0, dash), ' ');
+        const auto right = split(line.substr(dash + 3), ' ');
+        if (left.size() < 6 || right.size() < 3) continue;
+        const auto options = split(right[2], ',');
+        const bool v1 = right[0] == "cgroup" && std::find(options.begin(), options.end(), "memory") != options.end();
+        // On a host that mounts both, v1 holds the memory controller.  A later mount hides an earlier one.
+        if (v1 || (right[0] == "cgroup2" && (found.path.empty() || found.unified))) found = {std::string(left[4]), !v1};
+    }
+    if (found.path.empty()) return fail(code::unavailable, "this host mounts no memory control groups");
+    return found;
+}
+
+result<std::string> make_cgroup(uint32_t job_id, uint64_t limit_bytes) {
+    auto hierarchy = memory_hierarchy_here();
+    if (!hierarchy) return std::move(hierarchy).error();
+    const std::string folder = hierarchy->path + "/" + folder_name;
+    if (hierarchy->unified) {
+        auto given = hand_down(hierarchy->path);
+        if (!given) return std::move(given).error();
+    }
+    auto made = make_folder(folder);
+    if (!made) return std::move(made).error();
+    if (hierarchy->unified) {
+        auto given = hand_down(folder);
+        if (!given) return std::move(given).error();
+    }
+    const std::string group = job_group(*hierarchy, job_id);
+    made = make_folder(group);
+    if (!made) return std::move(made).error();
+    auto limited = write_text(group + (hierarchy->unified ? "/memory.max" : "/memory.limit_in_bytes"), std::to_string(limit_bytes));
+    if (!limited) return std::move(limited).error();
+    return group;
+}
+
+result<void> enter_cgroup(const std::string& path, pid_t pid) { return write_text(path + "/cgroup.procs", std::to_string(pid)); }
+
+result<void> remove_cgroup(const std::string& path, uint32_t job_id, int timeout_ms) {
+    const auto hierarchy = memory_hierarchy_here();
+    if (!hierarchy || path != job_group(*hierarchy, job_id))
+        return fail(code::invalid, "couldn't remove control group '" + printable(path) + "': it is not this job's");
+    const auto until = deadline::in_ms(static_cast<uint64_t>(timeout_ms));
+    for (;;) {
+        kill_members(path);
+        if (::rmdir(path.c_str()) == 0 || errno == ENOENT) return {};
+        // EBUSY: a member is still dying.
+        if (until.passed()) return os_error(errno, "couldn't remove control group '" + path + "'");
+        ::usleep(5'000);
+    }
+}
+
+}  // namespace varde::node

@@ -1,0 +1,108 @@
+// /proc and pidfds.
+#include "prolog/process_table.h"
+
+#include "base/clock.h"
+#include "base/units.h"
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <dirent.h>
+#include <fcntl.h>
+#include <memory>
+#include <poll.h>
+#include <sys/syscall.h>
+
+namespace varde::node {
+
+namespace {
+
+// Fields of /proc/PID/stat after the name, counted from the state (proc(5) calls it field 3).
+constexpr size_t field_state = 0;
+constexpr size_t field_parent = 1;
+constexpr size_t field_session = 3;
+constexpr size_t field_start = 19;
+
+result<std::string> read_proc(pid_t pid, const char* name) {
+    const std::string path = "/proc/" + std::to_string(pid) + "/" + name;
+    const unique_fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (!file) return os_error(errno, "couldn't open '" + path + "'");
+    std::array<char, 4096> buffer{};
+    const ssize_t got = ::read(file.get(), buffer.data(), buffer.size());
+    if (got < 0) return os_error(errno == ESRCH ? ENOENT : errno, "couldn't read '" + path + "'");
+    return std::string(buffer.data(), static_cast<size_t>(got));
+}
+
+}  // namespace
+
+result<process_facts> parse_stat(std::string_view text) {
+    const size_t end = text.rfind(')');  // the name may hold anything, a ')' too
+    if (end == std::string_view::npos) return fail(code::damaged, "a process has no name");
+    text.remove_prefix(end + 1);
+    std::vector<std::string_view> fields;
+    while (!text.empty() && fields.size() <= field_start) {
+        const size_t begin = text.find_first_not_of(" \n");
+        if (begin == std::string_view::npos) break;
+        text.remove_prefix(begin);
+        const size_t length = std::min(text.find_first_of(" \n"), text.size());
+        fields.push_back(text.substr(0, length));
+        text.remove_prefix(length);
+    }
+    if (fields.size() <= field_start) return fail(code::damaged, "a process has too few facts");
+    const auto parent = parse_number(fields[field_parent]);
+    const auto session = parse_number(fields[field_session]);
+    const auto start = parse_number(fields[field_start]);
+    if (!parent || !session || !start) return fail(code::damaged, "a fact of a process is no number");
+    const bool zombie = fields[field_state] == "Z" || fields[field_state] == "X";
+    return process_facts{static_cast<pid_t>(*parent), static_cast<pid_t>(*session), *start, zombie};
+}
+
+result<process_facts> read_process(pid_t pid) {
+    auto text = read_proc(pid, "stat");
+    if (!text) return std::move(text).error();
+    return parse_stat(*text);
+}
+
+result<unique_fd> open_process(pid_t pid, uint64_t start_ticks) {
+    if (pid <= 0) return fail(code::not_found, "there is no process");
+    unique_fd process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+    if (!process) return fail(code::not_found, "process " + std::to_string(pid) + " is gone");
+    // Looked at after the handle is held: a number that was given to somebody else shows in the start time.
+    const auto facts = read_process(pid);
+    if (!facts || facts->start_ticks != start_ticks || facts->zombie)
+        return fail(code::not_found, "process " + std::to_string(pid) + " is gone");
+    return process;
+}
+
+bool send_signal(int process, int signal) noexcept {
+    return ::syscall(SYS_pidfd_send_signal, process, signal, nullptr, 0) == 0;
+}
+
+bool wait_process(int process, int timeout_ms) noexcept {
+    const auto until = deadline::in_ms(static_cast<uint64_t>(timeout_ms));
+    for (;;) {
+        pollfd waited{process, POLLIN, 0};
+        const int ready = ::poll(&waited, 1, until.left_ms());
+        if (ready < 0 && errno == EINTR) continue;
+        return ready > 0;
+    }
+}
+
+std::vector<process_name> processes_of_session(const process_name& leader) {
+    std::vector<process_name> found;
+    const auto now = read_process(leader.pid);
+    if (now && now->start_ticks != leader.start_ticks) return found;
+    const std::unique_ptr<DIR, int (*)(DIR*)> listing(::opendir("/proc"), ::closedir);
+    if (!listing) return found;
+    while (const dirent* entry = ::readdir(listing.get())) {
+        const auto pid = parse_number(entry->d_name, INT32_MAX);
+        if (!pid) continue;
+        const auto facts = read_process(static_cast<pid_t>(*pid));
+        if (facts && facts->session == leader.pid && !facts->zombie)
+            found.push_back({static_cast<pid_t>(*pid), facts->start_ticks});
+    }
+    return found;
+}
+
+}  // namespace varde::node

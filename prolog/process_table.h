@@ -1,0 +1,45 @@
+// Other processes of the node, named safely: by number and start time together, signalled through a pidfd.
+#pragma once
+
+#include "base/handle.h"
+#include "base/result.h"
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <sys/types.h>
+#include <vector>
+
+namespace varde::node {
+
+struct process_facts {
+    pid_t parent = 0;
+    pid_t session = 0;
+    uint64_t start_ticks = 0;
+    bool zombie = false;
+};
+
+// Of the text of /proc/PID/stat, whose second field is a name that the process chose.  Pure.
+result<process_facts> parse_stat(std::string_view text);
+
+// not_found: there is no such process.
+result<process_facts> read_process(pid_t pid);
+
+// A handle on exactly the process that had this number and start time; not_found if it is gone.
+result<unique_fd> open_process(pid_t pid, uint64_t start_ticks);
+
+bool send_signal(int process, int signal) noexcept;
+
+// True once the process of the handle has ended.
+bool wait_process(int process, int timeout_ms) noexcept;
+
+struct process_name {
+    pid_t pid = 0;
+    uint64_t start_ticks = 0;
+};
+
+// Processes of the session that this process leads or has led.  The kernel gives the number to nobody else while one of them lives; if
+// somebody else has it, they are all gone.
+std::vector<process_name> processes_of_session(const process_name& leader);
+
+}  // namespace varde::node

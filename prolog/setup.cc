@@ -1,0 +1,155 @@
+// Directory, memory, control group, socket, agent: in this order, each undone by the epilog.
+#include "prolog/setup.h"
+
+#include "base/units.h"
+#include "config/config.h"
+#include "prolog/agent_start.h"
+#include "prolog/agent_stop.h"
+#include "prolog/cgroup.h"
+#include "prolog/log.h"
+#include "prolog/memory.h"
+#include "prolog/slurm_host.h"
+
+#include <cstdlib>
+#include <fcntl.h>
+#include <syslog.h>
+#include <unistd.h>
+
+namespace varde::node {
+
+namespace {
+
+// The agent's own code and buffers, beside the arena.
+constexpr uint64_t overhead_bytes = 512ULL << 20;
+
+agent_plan plan_agent(const request& job, const config& site, const state& made, const places& where) {
+    agent_plan plan;
+    const std::string id = std::to_string(job.job_id);
+    plan.arguments = {where.agent,       "--listen-fd",     std::to_string(agent_listen_fd),
+                      "--ready-fd",      std::to_string(agent_ready_fd),
+                      "--job",           id,
+                      "--restart-count", std::to_string(job.restart_count),
+                      "--arena-bytes",   std::to_string(made.arena_bytes),
+                      "--slurm-bin",     find_bin_directory(site.bin_dir),
+                      "--config",        where.config,
+                      "--state-dir",     where.run_directory + "/" + id,
+                      "--max-restarts",  std::to_string(job.wish.max_restarts.value_or(site.max_restarts))};
+    plan.environment = {"PATH=/usr/bin:/bin", "SLURM_JOB_ID=" + id};
+    if (!job.user.empty()) plan.environment.insert(plan.environment.end(), {"USER=" + job.user, "LOGNAME=" + job.user});
+    if (const char* slurm_conf = std::getenv("SLURM_CONF")) plan.environment.push_back(std::string("SLURM_CONF=") + slurm_conf);
+    plan.uid = job.uid;
+    plan.gid = job.gid;
+    return plan;
+}
+
+// This very start's own work, found again and alive.
+bool is_done(const result<state>& before, const result<request>& asked) {
+    return before && asked && before->ready && before->uid == asked->uid && before->restart_count == asked->restart_count &&
+           agent_alive(*before);
+}
+
+// What an earlier start of the job has left: its epilog was interrupted, or never ran.
+void clean(const job_directory& directory, const result<state>& before) {
+    if (before) {
+        const auto stopped = stop_agent(*before, 0);
+        if (!stopped) log_line(LOG_WARNING, stopped.error().context);
+    } else if (before.error().what != code::not_found) {
+        log_line(LOG_WARNING, before.error().context);
+    }
+    const auto cleared = directory.clear();
+    if (!cleared) log_line(LOG_WARNING, cleared.error().context);
+}
+
+result<uint64_t> choose_arena(const request& job, const config& site) {
+    const auto node = read_node_memory();
+    if (!node) return node.error();
+    const uint64_t bytes = arena_bytes(site, job.wish.memory_bytes, job.wish.memory_percent, node->total_bytes);
+    const auto fits = check_arena_fits(bytes, *node);
+    if (!fits) return fits.error();
+    return bytes;
+}
+
+// Best effort: an agent in slurmd's group works as well, it is only charged to slurmd.
+void enter_own_cgroup(const request& job, state& made) {
+    auto group = make_cgroup(job.job_id, made.arena_bytes + overhead_bytes);
+    const auto entered = group ? enter_cgroup(*group, made.agent_pid) : result<void>(group.error());
+    if (entered) {
+        made.cgroup = std::move(*group);
+        return;
+    }
+    made.cgroup_reason = entered.error().context;
+    if (group) discard(remove_cgroup(*group, job.job_id, 0), "it is empty, and the next start of the job takes it over");
+}
+
+// From the process that waits to the line that it says.  `made` is on disk before the process may do anything.
+result<void> run_agent(const job_directory& directory, const request& job, const config& site, const places& where, state& made) {
+    auto listener = directory.listen(job.uid, job.gid);
+    if (!listener) return std::move(listener).error();
+    auto agent = started_agent::fork_waiting(plan_agent(job, site, made, where), std::move(*listener));
+    if (!agent) return std::move(agent).error();
+    made.agent_pid = agent->process().pid;
+    made.agent_start_ticks = agent->process().start_ticks;
+    made.reason = "the prolog was interrupted";
+    enter_own_cgroup(job, made);
+    auto written = write_state(directory, made);
+    if (!written) return written;  // the process ends by itself when its gate closes
+    auto gone = agent->go();
+    if (!gone) return gone;
+    auto said = agent->wait_ready(static_cast<int>(site.ready_ms));
+    if (!said) return std::move(said).error();
+    made.ready = said->empty();
+    made.reason = *said;
+    return {};
+}
+
+// One truth for library and people: a node that is degraded by us has no agent that comes up later, and no socket.
+void take_down(const job_directory& directory, state& made) {
+    const auto stopped = stop_agent(made, 0);
+    if (!stopped) log_line(LOG_WARNING, stopped.error().context);
+    if (::unlinkat(directory.fd(), socket_name, 0) != 0 && errno != ENOENT)
+        log_line(LOG_WARNING, os_error(errno, "couldn't remove '" + directory.path() + "/" + socket_name + "'").context);
+    made.agent_pid = 0;
+    made.agent_start_ticks = 0;
+    made.cgroup.clear();
+    made.ready = false;
+}
+
+result<void> try_set_up(const job_directory& directory, const request& job, const places& where, state& made) {
+    const auto site = load_config(where.config);
+    if (!site) return site.error();
+    auto arena = choose_arena(job, *site);
+    if (!arena) return std::move(arena).error();
+    made.arena_bytes = *arena;
+    return run_agent(directory, job, *site, where, made);
+}
+
+}  // namespace
+
+state set_up(const result<request>& asked, uint32_t job_id, const places& where) {
+    state made;
+    made.job_id = job_id;
+    auto directory = job_directory::create(where.run_directory, job_id);
+    if (!directory) {
+        made.reason = directory.error().context;
+        return made;
+    }
+    const auto before = read_state(*directory);
+    if (is_done(before, asked)) return *before;
+    clean(*directory, before);
+    if (asked) {
+        made.uid = asked->uid;
+        made.restart_count = asked->restart_count;
+        const auto done = try_set_up(*directory, *asked, where, made);
+        if (!done) {
+            take_down(*directory, made);
+            made.reason = done.error().context;
+        }
+    } else {
+        made.reason = asked.error().context;
+    }
+    const auto written = write_state(*directory, made);
+    if (!written) log_line(LOG_ERR, written.error().context);
+    return made;
+}
+
+}  // namespace varde::node

@@ -1,0 +1,89 @@
+// state.json, written and read.
+#include "prolog/state.h"
+
+#include "base/units.h"
+#include "config/trusted_file.h"
+
+#include <limits>
+#include <nlohmann/json.hpp>
+
+namespace varde::node {
+
+namespace {
+
+constexpr size_t state_bytes_max = 16 << 10;
+constexpr size_t reason_bytes_max = 1024;
+
+using nlohmann::json;
+
+bool read_number(const json& from, const char* key, uint64_t most, uint64_t& to) {
+    const auto found = from.find(key);
+    if (found == from.end() || !found->is_number_unsigned() || found->get<uint64_t>() > most) return false;
+    to = found->get<uint64_t>();
+    return true;
+}
+
+bool read_text(const json& from, const char* key, std::string& to) {
+    const auto found = from.find(key);
+    if (found == from.end() || !found->is_string()) return false;
+    to = found->get<std::string>();
+    return true;
+}
+
+}  // namespace
+
+std::string encode_state(const state& from) {
+    const json text{
+        {"job", from.job_id},
+        {"uid", from.uid},
+        {"restart_count", from.restart_count},
+        {"state", from.ready ? "ready" : "degraded"},
+        {"reason", printable(from.reason, reason_bytes_max)},
+        {"agent_pid", static_cast<uint64_t>(from.agent_pid)},
+        {"agent_start_ticks", from.agent_start_ticks},
+        {"arena_bytes", from.arena_bytes},
+        {"cgroup", printable(from.cgroup, reason_bytes_max)},
+        {"cgroup_reason", printable(from.cgroup_reason, reason_bytes_max)},
+    };
+    return text.dump() + "\n";
+}
+
+result<state> decode_state(const std::string& text) {
+    const json root = json::parse(text, nullptr, false);
+    state found;
+    std::string word;
+    uint64_t job = 0;
+    uint64_t uid = 0;
+    uint64_t restarts = 0;
+    uint64_t pid = 0;
+    constexpr uint64_t pid_max = std::numeric_limits<pid_t>::max();
+    const bool complete = root.is_object() && read_number(root, "job", UINT32_MAX, job) &&
+                          read_number(root, "uid", UINT32_MAX, uid) && read_number(root, "restart_count", UINT32_MAX, restarts) &&
+                          read_number(root, "agent_pid", pid_max, pid) &&
+                          read_number(root, "agent_start_ticks", UINT64_MAX, found.agent_start_ticks) &&
+                          read_number(root, "arena_bytes", UINT64_MAX, found.arena_bytes) && read_text(root, "state", word) &&
+                          read_text(root, "reason", found.reason) && read_text(root, "cgroup", found.cgroup) &&
+                          read_text(root, "cgroup_reason", found.cgroup_reason);
+    if (!complete || (word != "ready" && word != "degraded")) return fail(code::damaged, "a state file of another form");
+    found.job_id = static_cast<uint32_t>(job);
+    found.uid = static_cast<uid_t>(uid);
+    found.restart_count = static_cast<uint32_t>(restarts);
+    found.ready = word == "ready";
+    found.agent_pid = static_cast<pid_t>(pid);
+    return found;
+}
+
+result<void> write_state(const job_directory& where, const state& what) {
+    return where.write_file(state_name, encode_state(what));
+}
+
+result<state> read_state(const job_directory& where) {
+    const std::string shown = where.path() + "/" + state_name;
+    auto text = read_trusted_file(where.fd(), state_name, shown, state_bytes_max);
+    if (!text) return std::move(text).error();
+    auto found = decode_state(*text);
+    if (!found) return fail(code::damaged, "couldn't use '" + shown + "': " + found.error().context);
+    return found;
+}
+
+}  // namespace varde::node
