@@ -34,8 +34,7 @@ void register_part(varde_run* run, const char* name, float* data, part mine, uin
 }
 
 // Where this rank reads in this step: the same places whenever the step is run.
-std::vector<size_t> draw_batch(const options& chosen, uint64_t step, size_t rank,
-                               size_t text_bytes) {
+std::vector<size_t> draw_batch(const options& chosen, uint64_t step, size_t rank, size_t text_bytes) {
     const uint64_t draw = mix(chosen.seed ^ mix(step ^ mix(rank)));
     std::vector<size_t> positions(chosen.batch);
     for (size_t i = 0; i < positions.size(); i++)
@@ -48,8 +47,8 @@ void require_agreement(ring& peers, uint64_t step, const std::string& text) {
     const uint64_t mine = mix(step ^ fnv1a(std::as_bytes(std::span(text))));
     for (const uint64_t other : peers.gather(mine))
         if (other != mine)
-            die("rank %zu begins at step %ju with %zu bytes of text, and another rank differs",
-                peers.rank(), uintmax_t{step}, text.size());
+            die("rank %zu begins at step %ju with %zu bytes of text, and another rank differs", peers.rank(),
+                uintmax_t{step}, text.size());
 }
 
 double mean_over_ranks(ring& peers, double mine) {
@@ -63,8 +62,7 @@ void print_checksum(ring& peers, std::span<const float> own_weights, const std::
     const std::vector<uint64_t> sums = peers.gather(fnv1a(std::as_bytes(own_weights)));
     if (peers.rank() != 0) return;
     char checksum[17];
-    std::snprintf(checksum, sizeof(checksum), "%016jx",
-                  uintmax_t{fnv1a(std::as_bytes(std::span(sums)))});
+    std::snprintf(checksum, sizeof(checksum), "%016jx", uintmax_t{fnv1a(std::as_bytes(std::span(sums)))});
     std::printf("final weights fnv1a64 %s\n", checksum);
     if (file_name.empty()) return;
     std::FILE* file = std::fopen(file_name.c_str(), "we");
@@ -110,8 +108,7 @@ int main(int argc, char** argv) {
         if (run && (varde_due(run, step) || wanted)) report(run, varde_save(run, step));
         if (step % chosen.print_every > 0 && step < chosen.steps) continue;
         const double mean = mean_over_ranks(peers, loss);
-        if (peers.rank() == 0)
-            std::printf("step %ju loss %.4f at %s\n", uintmax_t{step}, mean, wall_time().c_str());
+        if (peers.rank() == 0) std::printf("step %ju loss %.4f at %s\n", uintmax_t{step}, mean, wall_time().c_str());
     }
     print_checksum(peers, own_weights, chosen.result);
     if (const int code = varde_close(run)) warn("varde_close: %s", varde_code_name(code));

@@ -88,9 +88,8 @@ Test(example, has_the_gradient_of_its_loss) {
         const double below = network.learn(poem, positions, 1);
         weight = before;
         const double slope = (above - below) / (2 * static_cast<double>(nudge));
-        cr_assert(
-            std::abs(slope - static_cast<double>(gradients[i])) < 2e-3 + 0.05 * std::abs(slope),
-            "weight %zu: gradient %g, slope %g", i, static_cast<double>(gradients[i]), slope);
+        cr_assert(std::abs(slope - static_cast<double>(gradients[i])) < 2e-3 + 0.05 * std::abs(slope),
+                  "weight %zu: gradient %g, slope %g", i, static_cast<double>(gradients[i]), slope);
         compared++;
     }
     cr_assert(compared > 50, "only %zu weights were compared", compared);
@@ -112,9 +111,7 @@ Test(example, learns) {
 // A port that was free a moment ago.
 static uint16_t free_port() { return ntohs(listen_on(0).own_address().sin_port); }
 
-static launch rank_of(size_t rank, size_t world, uint16_t port) {
-    return {rank, world, "127.0.0.1", port, 42};
-}
+static launch rank_of(size_t rank, size_t world, uint16_t port) { return {rank, world, "127.0.0.1", port, 42}; }
 
 static void on_each_rank(size_t world, uint16_t port, const std::function<void(ring&)>& work) {
     std::vector<std::thread> ranks;
@@ -133,13 +130,11 @@ Test(example, sums_and_shares_around_the_ring) {
         std::atomic<size_t> wrong = 0;
         on_each_rank(world, free_port(), [&](ring& peers) {
             std::vector<float> data(3'000'001);
-            for (size_t i = 0; i < data.size(); i++)
-                data[i] = static_cast<float>(i % 1000 + peers.rank());
+            for (size_t i = 0; i < data.size(); i++) data[i] = static_cast<float>(i % 1000 + peers.rank());
             peers.reduce_scatter(data);
             peers.all_gather(std::span(data));
             for (size_t i = 0; i < data.size(); i++)
-                wrong +=
-                    data[i] != static_cast<float>(world * (i % 1000) + world * (world - 1) / 2);
+                wrong += data[i] != static_cast<float>(world * (i % 1000) + world * (world - 1) / 2);
             const std::vector<size_t> ranks = peers.gather(peers.rank());
             for (size_t i = 0; i < world; i++) wrong += ranks[i] != i;
         });
@@ -151,10 +146,8 @@ Test(example, sums_and_shares_around_the_ring) {
 Test(example, is_not_confused_by_what_an_earlier_start_left) {
     const uint16_t port = free_port();
     std::atomic<size_t> sum = 0;
-    std::thread job([&] {
-        on_each_rank(1 + 1, port,
-                     [&](ring& peers) { sum += peers.gather(peers.rank() + 1).at(1); });
-    });
+    std::thread job(
+        [&] { on_each_rank(1 + 1, port, [&](ring& peers) { sum += peers.gather(peers.rank() + 1).at(1); }); });
     sockaddr_in address{};
     cr_assert(resolve("127.0.0.1", port, address));
     struct {

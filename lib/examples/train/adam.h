@@ -17,8 +17,7 @@ public:
     std::span<float> square() noexcept { return square_; }
 
     // `step` counts from 1.  Both spans have the size given at the start.
-    void update(std::span<float> weights, std::span<const float> gradients,
-                uint64_t step) noexcept {
+    void update(std::span<float> weights, std::span<const float> gradients, uint64_t step) noexcept {
         constexpr float keep_mean = 0.9F;
         constexpr float keep_square = 0.999F;
         const double age = static_cast<double>(step);

@@ -19,10 +19,9 @@ namespace train {
 struct launch {
     size_t rank = 0;
     size_t world = 1;
-    std::string host;   // of rank 0
-    uint16_t port = 0;  // where rank 0 waits for the others
-    uint64_t token =
-        0;  // of this start of this job; what an earlier start left on the network doesn't know it
+    std::string host;    // of rank 0
+    uint16_t port = 0;   // where rank 0 waits for the others
+    uint64_t token = 0;  // of this start of this job; what an earlier start left on the network doesn't know it
 };
 
 // A whole number in [least, most], or nothing.
@@ -39,8 +38,8 @@ inline uint64_t number_from(const char* variable, uint64_t least, uint64_t most)
     const char* text = std::getenv(variable);
     const auto value = parse_number(text, least, most);
     if (!value)
-        die("couldn't use %s '%s': it must be a number from %ju to %ju", variable, text ? text : "",
-            uintmax_t{least}, uintmax_t{most});
+        die("couldn't use %s '%s': it must be a number from %ju to %ju", variable, text ? text : "", uintmax_t{least},
+            uintmax_t{most});
     return *value;
 }
 
@@ -72,8 +71,7 @@ inline launch launch_by_torchrun() {
     place.host = host ? host : "127.0.0.1";
     place.port = static_cast<uint16_t>(number_from("MASTER_PORT", 1, 65535));
     const char* restart = std::getenv("TORCHELASTIC_RESTART_COUNT");
-    place.token =
-        mix(place.port ^ mix(restart ? parse_number(restart, 0, UINT64_MAX).value_or(0) : 0));
+    place.token = mix(place.port ^ mix(restart ? parse_number(restart, 0, UINT64_MAX).value_or(0) : 0));
     return place;
 }
 
@@ -82,20 +80,17 @@ inline launch launch_by_slurm() {
     place.world = number_from("SLURM_STEP_NUM_TASKS", 1, world_max);
     place.rank = number_from("SLURM_PROCID", 0, place.world - 1);
     place.host = first_host(std::getenv("SLURM_STEP_NODELIST"));
-    if (place.host.empty())
-        die("couldn't find a host in SLURM_STEP_NODELIST '%s'", std::getenv("SLURM_STEP_NODELIST"));
-    const uint64_t step = mix(number_from("SLURM_JOB_ID", 0, UINT32_MAX) << 32 |
-                              number_from("SLURM_STEP_ID", 0, UINT32_MAX));
+    if (place.host.empty()) die("couldn't find a host in SLURM_STEP_NODELIST '%s'", std::getenv("SLURM_STEP_NODELIST"));
+    const uint64_t step =
+        mix(number_from("SLURM_JOB_ID", 0, UINT32_MAX) << 32 | number_from("SLURM_STEP_ID", 0, UINT32_MAX));
     const char* restart = std::getenv("SLURM_RESTART_COUNT");  // absent at the first start
     place.token = mix(step ^ mix(restart ? parse_number(restart, 0, UINT64_MAX).value_or(0) : 0));
-    place.port = static_cast<uint16_t>(
-        20000 + step % 12000);  // below the ports that the kernel gives to clients
+    place.port = static_cast<uint16_t>(20000 + step % 12000);  // below the ports that the kernel gives to clients
     return place;
 }
 
 inline launch find_launch() {
-    if (std::getenv("RANK") != nullptr && std::getenv("WORLD_SIZE") != nullptr)
-        return launch_by_torchrun();
+    if (std::getenv("RANK") != nullptr && std::getenv("WORLD_SIZE") != nullptr) return launch_by_torchrun();
     // Not SLURM_PROCID alone: a batch script has that one too, without a step.
     if (std::getenv("SLURM_STEP_NODELIST") != nullptr && std::getenv("SLURM_PROCID") != nullptr)
         return launch_by_slurm();

@@ -33,8 +33,7 @@ float dot(const float* __restrict x, const float* __restrict y) noexcept {
     std::array<float, 8> lanes{};
     for (size_t i = 0; i < n; i += 8)
         for (size_t lane = 0; lane < 8; lane++) lanes[lane] += x[i + lane] * y[i + lane];
-    return ((lanes[0] + lanes[4]) + (lanes[1] + lanes[5])) +
-           ((lanes[2] + lanes[6]) + (lanes[3] + lanes[7]));
+    return ((lanes[0] + lanes[4]) + (lanes[1] + lanes[5])) + ((lanes[2] + lanes[6]) + (lanes[3] + lanes[7]));
 }
 
 class model {
@@ -45,8 +44,7 @@ public:
     static constexpr size_t hidden = 64;
     static constexpr size_t outputs = 256;
 
-    model(size_t rows, uint64_t seed)
-        : rows_(rows), weights_(end_of(rows)), gradients_(weights_.size()) {
+    model(size_t rows, uint64_t seed) : rows_(rows), weights_(end_of(rows)), gradients_(weights_.size()) {
         fill(0, rows * width, 0.1F, seed);
         fill(hidden_at(), inputs * hidden, 1.0F / std::sqrt(static_cast<float>(inputs)), seed);
         fill(output_at(), hidden * outputs, 1.0F / std::sqrt(static_cast<float>(hidden)), seed);
@@ -106,13 +104,11 @@ private:
             std::copy_n(&weights_[rows[order] * width], width, &x[order * width]);
         layer h;
         std::copy_n(&weights_[hidden_bias_at()], hidden, h.data());
-        for (size_t i = 0; i < inputs; i++)
-            add_scaled<hidden>(h.data(), x[i], &weights_[hidden_at() + i * hidden]);
+        for (size_t i = 0; i < inputs; i++) add_scaled<hidden>(h.data(), x[i], &weights_[hidden_at() + i * hidden]);
         for (float& each : h) each = std::max(each, 0.0F);
         output y;
         std::copy_n(&weights_[output_bias_at()], outputs, y.data());
-        for (size_t j = 0; j < hidden; j++)
-            add_scaled<outputs>(y.data(), h[j], &weights_[output_at() + j * outputs]);
+        for (size_t j = 0; j < hidden; j++) add_scaled<outputs>(y.data(), h[j], &weights_[output_at() + j * outputs]);
 
         const double loss = softmax_loss(y, static_cast<uint8_t>(text[position]), scale);
         go_back(rows, x, h, y);
@@ -130,8 +126,7 @@ private:
         return static_cast<double>(std::log(sum) - of_target);
     }
 
-    void go_back(const std::array<size_t, orders>& rows, const input& x, const layer& h,
-                 const output& dy) noexcept {
+    void go_back(const std::array<size_t, orders>& rows, const input& x, const layer& h, const output& dy) noexcept {
         add_scaled<outputs>(&gradients_[output_bias_at()], 1.0F, dy.data());
         layer dh;
         for (size_t j = 0; j < hidden; j++) {
@@ -143,8 +138,7 @@ private:
         for (size_t i = 0; i < inputs; i++) {
             const size_t at = hidden_at() + i * hidden;
             add_scaled<hidden>(&gradients_[at], x[i], dh.data());
-            gradients_[rows[i / width] * width + i % width] +=
-                dot<hidden>(&weights_[at], dh.data());
+            gradients_[rows[i / width] * width + i % width] += dot<hidden>(&weights_[at], dh.data());
         }
     }
 

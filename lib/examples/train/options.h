@@ -13,8 +13,8 @@ namespace train {
 
 struct options {
     uint64_t steps = 2000;
-    uint64_t rows = 400'000;    // of the table; 192 bytes of state each, divided among the ranks
-    uint64_t batch = 64;        // guesses per rank and step
+    uint64_t rows = 400'000;  // of the table; 192 bytes of state each, divided among the ranks
+    uint64_t batch = 64;      // guesses per rank and step
     uint64_t seed = 1;
     uint64_t print_every = 10;  // steps
     uint64_t save_every = 0;    // steps; 0: when Varde asks for it
@@ -40,8 +40,7 @@ inline constexpr char usage[] =
 inline uint64_t option_number(const char* name, const char* text, uint64_t least, uint64_t most) {
     const auto value = parse_number(text, least, most);
     if (!value)
-        die("couldn't use --%s '%s': give a number from %ju to %ju", name, text, uintmax_t{least},
-            uintmax_t{most});
+        die("couldn't use --%s '%s': give a number from %ju to %ju", name, text, uintmax_t{least}, uintmax_t{most});
     return *value;
 }
 

@@ -27,13 +27,11 @@ public:
 
     neighbours meet() {
         tcp_socket listener = open_listener();
-        const std::vector<sockaddr_in> all =
-            place_.rank == 0 ? collect(listener) : introduce(listener);
+        const std::vector<sockaddr_in> all = place_.rank == 0 ? collect(listener) : introduce(listener);
         neighbours ring;
         ring.next = connect_to(all[(place_.rank + 1) % place_.world], left());
         if (!ring.next || !send_greeting(ring.next, 0))
-            die("rank %zu couldn't reach rank %zu: %s", place_.rank,
-                (place_.rank + 1) % place_.world, reason());
+            die("rank %zu couldn't reach rank %zu: %s", place_.rank, (place_.rank + 1) % place_.world, reason());
         ring.previous = accept_previous(listener);
         for (const tcp_socket* peer : {&ring.next, &ring.previous}) {
             peer->set_timeout(milliseconds(0));
@@ -53,11 +51,10 @@ private:
     static constexpr milliseconds again{50};
 
     milliseconds left() const {
-        const auto wait =
-            std::chrono::duration_cast<milliseconds>(end_ - std::chrono::steady_clock::now());
+        const auto wait = std::chrono::duration_cast<milliseconds>(end_ - std::chrono::steady_clock::now());
         if (wait.count() <= 0)
-            die("rank %zu of %zu didn't meet the others at %s:%u in time", place_.rank,
-                place_.world, place_.host.c_str(), place_.port);
+            die("rank %zu of %zu didn't meet the others at %s:%u in time", place_.rank, place_.world,
+                place_.host.c_str(), place_.port);
         return wait;
     }
 
@@ -66,8 +63,7 @@ private:
         for (;;) {
             tcp_socket listener = listen_on(port);
             if (listener) return listener;
-            if (errno != EADDRINUSE)
-                die("rank %zu couldn't listen on port %u: %s", place_.rank, port, reason());
+            if (errno != EADDRINUSE) die("rank %zu couldn't listen on port %u: %s", place_.rank, port, reason());
             // The job's last start has not quite ended here.
             std::this_thread::sleep_for(std::min(again, left()));
         }
@@ -84,8 +80,8 @@ private:
             tcp_socket peer = accept_from(listener, left());
             if (!peer) continue;
             peer.set_timeout(std::min(greeting_wait, left()));
-            if (peer.receive_all(&ret_greeting, sizeof(ret_greeting)) &&
-                ret_greeting.token == place_.token && ret_greeting.rank < place_.world)
+            if (peer.receive_all(&ret_greeting, sizeof(ret_greeting)) && ret_greeting.token == place_.token &&
+                ret_greeting.rank < place_.world)
                 return peer;
         }
     }
@@ -130,9 +126,7 @@ private:
             const tcp_socket hub = connect_to(meeting_place, left());
             if (!hub) continue;
             uint64_t token = 0;
-            if (!send_greeting(hub, port) || !hub.receive_all(&token, sizeof(token)) ||
-                token != place_.token)
-                continue;
+            if (!send_greeting(hub, port) || !hub.receive_all(&token, sizeof(token)) || token != place_.token) continue;
             if (!hub.receive_all(all.data(), all.size() * sizeof(all[0]))) continue;
             // Rank 0 can't know by which of its addresses the others see it.
             all[0] = hub.peer_address();

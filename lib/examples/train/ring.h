@@ -2,7 +2,7 @@
 // one before it, around a ring.
 //
 // Deterministic: element e of part p is summed in the order p+1, p+2, ..., p of the ranks, whatever
-// arrives when. There is no timeout, as in the usual collective libraries: a peer that vanishes
+// arrives when.  There is no timeout, as in the usual collective libraries: a peer that vanishes
 // without a word leaves the others waiting, and it is for whoever watches the job to end it.  A
 // peer that closes its connection ends this process.  One thread.
 #pragma once
@@ -25,8 +25,7 @@ public:
     size_t rank() const noexcept { return rank_; }
     size_t world() const noexcept { return world_; }
 
-    // Afterwards this rank's part of `data` holds the sum over all ranks; the rest of it is used
-    // up.
+    // Afterwards this rank's part of `data` holds the sum over all ranks; the rest of it is used up.
     void reduce_scatter(std::span<float> data) {
         scratch_.resize(data.size() / world_ + 1);
         for (size_t turn = 1; turn < world_; turn++) {
@@ -70,13 +69,11 @@ private:
             if (::poll(ready, 2, -1) < 0 && errno != EINTR)
                 die("rank %zu couldn't wait for its peers: %s", rank_, reason());
             if (ready[0].revents != 0) {
-                const ssize_t count =
-                    ::send(peers_.next.fd(), out.data(), out.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+                const ssize_t count = ::send(peers_.next.fd(), out.data(), out.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
                 out = out.subspan(moved(count, (rank_ + 1) % world_));
             }
             if (ready[1].revents != 0) {
-                const ssize_t count =
-                    ::recv(peers_.previous.fd(), in.data(), in.size(), MSG_DONTWAIT);
+                const ssize_t count = ::recv(peers_.previous.fd(), in.data(), in.size(), MSG_DONTWAIT);
                 if (count == 0) errno = ECONNRESET;
                 in = in.subspan(moved(count == 0 ? -1 : count, (rank_ + world_ - 1) % world_));
             }

@@ -114,8 +114,7 @@ inline tcp_socket connect_to(const sockaddr_in& address, milliseconds wait) noex
     tcp_socket peer(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     if (!peer) return {};
     peer.set_timeout(wait);
-    if (::connect(peer.fd(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0)
-        return {};
+    if (::connect(peer.fd(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) return {};
     return peer;
 }
 
