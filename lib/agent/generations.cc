@@ -53,6 +53,7 @@ result<void> node::on_give_up(uint32_t index, const arena::give_up& what) {
     for (auto& work : works_) {
         if (work->step == what.step) work->job.cancelled = true;
     }
+    if (ranks_[index].wire != nullptr) ranks_[index].wire->send_message(what);
     return {};
 }
 

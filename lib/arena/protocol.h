@@ -7,7 +7,8 @@
 //   restore     -> restore_chunk*, each answered by chunk_taken once its bytes were copied out; then restored or refused
 //               The agent may start over with a new attempt (the generation was damaged): chunks carry the attempt.
 //   save        a generation begins: its chunks are [first_chunk, first_chunk + chunk_count); no answer
-//   give_up     the rank stops staging that generation; no answer
+//   give_up     the rank stops staging that generation -> give_up, once the agent will not seal it; only then the rank sets `staged` past
+//               the chunks that it leaves out, so that the agent can never take their old bytes for new ones
 //   bye         the rank closes the run; the agent answers bye
 //
 // An agent whose worker was restarted knows its ranks from its ledger; the rank says hello again (`again` set) and goes on.

@@ -52,13 +52,9 @@ result<uint64_t> copier::next_chunk() {
         return fail(code::internal, "couldn't use this rank's memory: the numbers in it that the agent writes make no sense; the training "
                                     "program or the agent has written where it must not");
     if (!skipping_) return next_;
-    const uint64_t released = ring_.rank->released.load(std::memory_order_acquire);
-    if (released != next_)
+    if (ring_.rank->staged.load(std::memory_order_acquire) != next_)
         return fail(code::unavailable, "the agent has not answered since the last generation was given up");
-    // Only now: had the numbers been published when the copying failed, the agent could have taken old bytes for new ones.
     published_ = next_;
-    released_seen_ = next_;
-    ring_.rank->staged.store(next_, std::memory_order_release);
     skipping_ = false;
     return next_;
 }
@@ -80,6 +76,7 @@ result<void> copier::wait() {
     if (why == code::ok) return {};
     skipping_ = published_ != next_;
     if (why == code::internal) return next_chunk().error();
+    if (why == code::fenced) return fail(why, "a newer start of this run exists, so this one writes no more");
     return fail(why, "the agent has released no memory for " + std::to_string(patience_ms_ / 1000) +
                          " s: the storage or the agent stalls");
 }
@@ -110,6 +107,10 @@ bool copier::wait_for_place(uint64_t number) {
         uint64_t seen = floor;
         while (seen < released && !released_seen_.compare_exchange_weak(seen, released)) {}
         if (number - released < place_count_) return true;
+        if (ring_.node->fenced.load(std::memory_order_relaxed) != 0) {
+            stop_with(code::fenced);
+            return false;
+        }
         if (released != last) {
             last = released;
             until = deadline::in_ms(patience_ms_);

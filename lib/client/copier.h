@@ -41,13 +41,18 @@ public:
     uint64_t chunk_count() const noexcept { return chunk_count_; }
 
     // The number that the next generation's first chunk gets.  `unavailable` while the agent has not answered the last
-    // give_up: until then it may still be reading old chunks.
+    // give_up (the link then sets `staged` past the skipped numbers): until then it may take old bytes for new ones.
     result<uint64_t> next_chunk();
     // Starts copying to [next_chunk(), + chunk_count()).
     void begin();
-    // Until the copying has ended; how it went.  After a failure the rest of its chunk numbers is skipped.
+    // Until the copying has ended; how it went: timeout, fenced or internal.  After a failure the rest of its numbers is skipped.
     result<void> wait();
-    bool copying() const { return copying_ && hands_.working(); }
+    // Begun, and not waited for.
+    bool begun() const noexcept { return copying_; }
+    // The copying has failed, though it may not have ended yet.
+    bool failed() const noexcept { return failed_ != 0; }
+    // Where the numbers go on after those of a failed generation.
+    uint64_t next_after_skip() const noexcept { return next_; }
 
 private:
     static void copy_one(void* self, uint64_t index);
@@ -66,7 +71,7 @@ private:
     uint64_t first_ = 0;       // of the generation being copied
     uint64_t next_ = 0;        // after it
     bool copying_ = false;     // begun, not waited for
-    bool skipping_ = false;    // the last generation was given up, the agent has not released its numbers
+    bool skipping_ = false;    // the last generation was given up, the agent has not answered yet
     std::atomic<int> failed_{0};              // a code
     std::atomic<uint64_t> published_{0};      // == staged
     std::atomic<uint64_t> released_seen_{0};  // the agent's number never falls

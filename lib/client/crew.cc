@@ -77,9 +77,4 @@ void crew::wait() {
     ended_.wait(lock, [&] { return done_ == count_; });
 }
 
-bool crew::working() const {
-    const std::lock_guard lock(mutex_);
-    return done_ < count_;
-}
-
 }  // namespace varde::client

@@ -29,7 +29,6 @@ public:
     void begin(uint64_t count, task what, void* context);
     // Until every task has ended.
     void wait();
-    bool working() const;
 
     static constexpr uint32_t threads_max = 64;
     // min(4, CPUs that this thread may use), or what was asked for.

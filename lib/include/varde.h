@@ -47,7 +47,10 @@
 #endif
 
 #ifdef __cplusplus
+#define VARDE_NOEXCEPT noexcept
 extern "C" {
+#else
+#define VARDE_NOEXCEPT
 #endif
 
 typedef struct varde_run varde_run;
@@ -132,15 +135,15 @@ typedef struct varde_shard {
  * May block up to 60 s (until the other ranks of the node have arrived).
  * Returns VARDE_OK; VARDE_E_INVALID a bad option; VARDE_E_UNAVAILABLE no agent answers and none could be started;
  * VARDE_E_BUSY another step of this job has the run open on this node; VARDE_E_NO_MEMORY the arena is too small. */
-VARDE_API int varde_open(const varde_options *options, varde_run **ret_run);
+VARDE_API int varde_open(const varde_options *options, varde_run **ret_run) VARDE_NOEXCEPT;
 
 /* Adds a shard. Between checkpoints at any time: what is registered when varde_save is called is saved.
  * Does not block. Returns VARDE_OK; VARDE_E_INVALID name, shape, type or pointer is wrong, or the name is taken. */
-VARDE_API int varde_register(varde_run *run, const varde_shard *shard);
+VARDE_API int varde_register(varde_run *run, const varde_shard *shard) VARDE_NOEXCEPT;
 
 /* Removes a shard by its name. Calls varde_fence first when a copy is under way, so it may block like it.
  * Returns VARDE_OK or VARDE_E_NOT_FOUND. */
-VARDE_API int varde_unregister(varde_run *run, const char *name);
+VARDE_API int varde_unregister(varde_run *run, const char *name) VARDE_NOEXCEPT;
 
 /* Fills the registered memory from the newest complete generation, the same one on every rank, and opens the
  * incarnation. Every rank calls it once, after registering and before training, also on the first start.
@@ -149,29 +152,30 @@ VARDE_API int varde_unregister(varde_run *run, const char *name);
  * Returns VARDE_OK; VARDE_E_BUSY another job writes this run; VARDE_E_DAMAGED generations exist, but none can be used
  * (contents of the memory are then undefined; nothing was deleted); VARDE_E_MISMATCH what is stored does not fit what
  * is registered; VARDE_E_IO, _NOT_FOUND the directory cannot be read; VARDE_E_FENCED; VARDE_E_UNAVAILABLE; VARDE_E_TIMEOUT. */
-VARDE_API int varde_restore(varde_run *run, uint64_t *ret_step);
+VARDE_API int varde_restore(varde_run *run, uint64_t *ret_step) VARDE_NOEXCEPT;
 
 /* Asks whether a checkpoint of this step is wanted, and tells the agent where training is (its only source).
  * Call it once per step, on every rank, with growing steps from 1 on. One load and one store: some nanoseconds, never blocks.
  * Returns 1 yes, 0 no. */
-VARDE_API int varde_due(varde_run *run, uint64_t step);
+VARDE_API int varde_due(varde_run *run, uint64_t step) VARDE_NOEXCEPT;
 
 /* Starts a checkpoint of all registered shards under this step, and returns; the copies run in the background.
  * All ranks call it with the same step; it need not have been due. The memory must not change before varde_fence.
  * Calls varde_fence first if the last one was not waited for. Does not block otherwise.
  * Returns VARDE_OK; VARDE_E_INVALID step 0, not above the last one, or before varde_restore; VARDE_E_FENCED;
  * VARDE_E_UNAVAILABLE the agent is gone and could not be reached again: this generation is skipped. */
-VARDE_API int varde_save(varde_run *run, uint64_t step);
+VARDE_API int varde_save(varde_run *run, uint64_t step) VARDE_NOEXCEPT;
 
 /* Waits until the registered memory may change again, that is until the last save's copies are in the slab.
- * Free when there is nothing to wait for. Where the slab is smaller than the shards it waits for storage, up to 120 s.
- * Returns VARDE_OK; VARDE_E_TIMEOUT or VARDE_E_UNAVAILABLE: this generation was given up, the memory may change. */
-VARDE_API int varde_fence(varde_run *run);
+ * Free when there is nothing to wait for. Where the slab is smaller than the shards it waits for storage, as long as that
+ * makes progress at least once in 120 s.
+ * Returns VARDE_OK; VARDE_E_TIMEOUT, VARDE_E_UNAVAILABLE, VARDE_E_FENCED: this generation was given up, the memory may change. */
+VARDE_API int varde_fence(varde_run *run) VARDE_NOEXCEPT;
 
 /* Waits until the newest save is complete on storage, on all nodes, or has failed.
  * timeout_ms  0 only looks
  * Returns VARDE_OK complete (or nothing was saved); VARDE_E_TIMEOUT not yet; another code: that generation failed. */
-VARDE_API int varde_wait(varde_run *run, uint32_t timeout_ms);
+VARDE_API int varde_wait(varde_run *run, uint32_t timeout_ms) VARDE_NOEXCEPT;
 
 /* What a run has done so far, on this rank. Set `size` before the call. */
 typedef struct varde_status_info {
@@ -188,22 +192,23 @@ typedef struct varde_status_info {
 } varde_status_info;
 
 /* Fills ret_status. Does not block. Returns VARDE_OK or VARDE_E_INVALID. */
-VARDE_API int varde_status(const varde_run *run, varde_status_info *ret_status);
+VARDE_API int varde_status(const varde_run *run, varde_status_info *ret_status) VARDE_NOEXCEPT;
 
 /* Closes the run: waits for the copies (as varde_fence), then tells the agent that this rank is done, and frees all.
  * The agent goes on writing; use varde_wait before it to know that the last generation is safe, needed only where
  * the agent was started by this library. NULL is allowed. Returns what varde_fence would. */
-VARDE_API int varde_close(varde_run *run);
+VARDE_API int varde_close(varde_run *run) VARDE_NOEXCEPT;
 
 /* The last failure of this run in one line, for people: what failed, on what, why, and what can be done. Never NULL; run may be
- * NULL for the last failure of varde_open in this thread. Valid until the next call with the same run. */
-VARDE_API const char *varde_error_text(const varde_run *run);
+ * NULL for the last failure without a run (of varde_open, varde_close, or of a call with a NULL run) in this thread.
+ * Valid until the next call with the same run; does not block but for a call of another thread that is under way. */
+VARDE_API const char *varde_error_text(const varde_run *run) VARDE_NOEXCEPT;
 
 /* "busy", "damaged", ...; "unknown" for a number that is no code. Never NULL. */
-VARDE_API const char *varde_code_name(int code);
+VARDE_API const char *varde_code_name(int code) VARDE_NOEXCEPT;
 
 /* The version of the library that was loaded, as VARDE_VERSION. */
-VARDE_API const char *varde_version(void);
+VARDE_API const char *varde_version(void) VARDE_NOEXCEPT;
 
 #ifdef __cplusplus
 }
