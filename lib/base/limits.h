@@ -23,6 +23,7 @@ constexpr uint32_t launch_bytes_max = 512;  // identity of a start: "slurm JOB.R
 constexpr uint64_t chunk_bytes_min = page_bytes;
 constexpr uint64_t chunk_bytes_default = 4ULL << 20;
 constexpr uint64_t chunk_bytes_max = 64ULL << 20;
+constexpr uint64_t chunks_per_pack_max = 1ULL << 24;  // 64 TiB at the default; a seal is at most 128 MiB to read
 
 static_assert(chunk_bytes_default % page_bytes == 0);
 static_assert(range_bytes_max <= (1ULL << 63) / local_ranks_max);

@@ -19,17 +19,20 @@ std::string counted(uint64_t count, const char* what, uint64_t most) {
     return std::to_string(count) + " " + what + " are more than " + std::to_string(most);
 }
 
-result<void> check_ranks(uint32_t world, std::span<const range> ranges) {
+result<void> check_ranks(uint32_t world, std::span<const range> ranges, uint64_t chunk_bytes) {
     if (ranges.size() > limits::local_ranks_max) return refused(counted(ranges.size(), "ranks on one node", limits::local_ranks_max));
     uint64_t tensors = 0;
+    uint64_t chunks = 0;
     for (size_t index = 0; index < ranges.size(); index++) {
         const uint32_t rank = ranges[index].rank;
         if (rank >= world) return refused("rank " + std::to_string(rank) + " is not below the world size " + std::to_string(world));
         if (index > 0 && rank <= ranges[index - 1].rank) return refused("ranks must ascend, but " + std::to_string(rank) + " comes late or twice");
         tensors += ranges[index].shards.size();
+        chunks += chunk_count(ranges[index].size_bytes, chunk_bytes);
     }
     if (tensors > limits::tensors_per_node_max)
         return refused(counted(tensors, "tensors on one node", limits::tensors_per_node_max) + "; join small tensors");
+    if (chunks > limits::chunks_per_pack_max) return refused(counted(chunks, "chunks in one pack", limits::chunks_per_pack_max) + "; use larger chunks");
     return {};
 }
 
@@ -55,7 +58,7 @@ result<void> check_identity(const identity& who, std::span<const range> ranges, 
     if (chunk_bytes < limits::chunk_bytes_min || chunk_bytes > limits::chunk_bytes_max || chunk_bytes % limits::page_bytes != 0)
         return refused("chunks of " + std::to_string(chunk_bytes) + " bytes are no multiple of " + std::to_string(limits::page_bytes) + " up to " +
                        std::to_string(limits::chunk_bytes_max));
-    return check_ranks(who.world, ranges);
+    return check_ranks(who.world, ranges, chunk_bytes);
 }
 
 void place(image& target, std::vector<range> ranges, uint64_t header_bytes) {

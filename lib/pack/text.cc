@@ -52,8 +52,8 @@ bool valid_utf8(std::string_view text) noexcept {
     return true;
 }
 
-std::string in_quotes(std::string_view text, size_t most) {
-    std::string target = "'";
+std::string escaped(std::string_view text, size_t most) {
+    std::string target;
     for (size_t at = 0; at < text.size();) {
         const size_t size = character_bytes(text, at);
         if (at + size > most) {
@@ -71,9 +71,10 @@ std::string in_quotes(std::string_view text, size_t most) {
         }
         at += size == 0 ? 1 : size;
     }
-    target += "'";
     return target;
 }
+
+std::string in_quotes(std::string_view text, size_t most) { return "'" + escaped(text, most) + "'"; }
 
 void append_json_string(std::string& target, std::string_view text) {
     target += '"';

@@ -117,6 +117,11 @@ Test(pack_image, refuses_too_many_ranks_tensors_and_a_header_too_long) {
     range more = many;
     more.rank = 1;
     cr_expect(not compose(who, {many, more}, 4096).has_value());
+    const range large = arranged(0, {{.name = "a", .type = dtype::u8, .shape = {1ULL << 37}, .global_shape = {}, .offset = {}}});
+    const auto chunks = compose(who, {large}, 4096);
+    cr_assert(not chunks.has_value());
+    cr_expect(chunks.error().context.find("use larger chunks") != std::string::npos);
+    cr_expect(compose(who, {large}, 8192).has_value());
     for (shard& each : shards) {
         each.name.resize(limits::tensor_name_bytes_max, '"');
         each.shape = {1};

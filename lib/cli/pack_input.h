@@ -1,0 +1,45 @@
+// A pack opened for looking: header and seal read and checked, chunks on demand.  Reads beside the page cache where the file system takes it,
+// so that verifying a checkpoint does not push a training's data out of memory.
+#pragma once
+
+#include "base/handle.h"
+#include "pack/reader.h"
+
+#include <cstdlib>
+#include <memory>
+#include <string>
+
+namespace varde::cli {
+
+// Memory that direct reads may fill.
+struct free_pages {
+    void operator()(std::byte* bytes) const noexcept { std::free(bytes); }
+};
+using pages = std::unique_ptr<std::byte[], free_pages>;
+result<pages> make_pages(uint64_t size_bytes);
+
+class pack_input {
+public:
+    // damaged, mismatch (too new): as pack/reader.h, with the path.  io and others: could not be read.
+    static result<pack_input> open(const std::string& path);
+
+    const std::string& path() const noexcept { return path_; }
+    const pack::image& image() const noexcept { return image_; }
+    uint64_t seal_checksum() const noexcept { return seal_checksum_; }   // of the whole seal, as in the manifest
+
+    // Reads one chunk and checks it.  `buffer` holds at least image().chunk_bytes.  Any number of threads at once.
+    result<void> check_chunk(const pack::placed_range& where, uint64_t chunk_in_range, std::byte* buffer) const;
+
+private:
+    result<void> read(uint64_t offset, std::span<std::byte> target) const;
+    result<void> read_header(uint64_t file_bytes);
+    result<void> read_seal();
+
+    std::string path_;
+    unique_fd fd_;
+    pack::image image_;
+    std::vector<uint64_t> sums_;
+    uint64_t seal_checksum_ = 0;
+};
+
+}  // namespace varde::cli

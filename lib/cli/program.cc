@@ -1,0 +1,95 @@
+// The command line of `varde`.
+#include "cli/program.h"
+
+#include "base/limits.h"
+#include "cli/verbs.h"
+#include "varde.h"
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <fmt/format.h>
+
+namespace varde::cli {
+
+namespace {
+
+constexpr const char* footer =
+    "DIR is a run's directory or a directory of runs; PATH also a generation (step-000000001200.r3) or a pack.\n"
+    "Exit status: 0 good, 1 damaged or incomplete, 2 wrong usage or not readable. More in varde(1).";
+
+// What the command line asked for.
+struct request {
+    list_options list;
+    verify_options verify;
+    show_options show;
+    CLI::App* list_verb = nullptr;
+    CLI::App* verify_verb = nullptr;
+    CLI::App* show_verb = nullptr;
+};
+
+void describe(CLI::App& program, request& wanted) {
+    program.set_version_flag("--version", "varde " VARDE_VERSION);
+    program.require_subcommand(1);
+    program.footer(footer);
+
+    wanted.list_verb = program.add_subcommand("ls", "list the generations of a run, or of all runs in a directory");
+    wanted.list_verb->add_option("DIR", wanted.list.path, "default: the current directory");
+    wanted.list_verb->add_flag("--json", wanted.list.json, "print JSON");
+
+    wanted.verify_verb = program.add_subcommand("verify", "read everything and check every checksum");
+    wanted.verify_verb->add_option("PATH", wanted.verify.path, "default: the current directory");
+    wanted.verify_verb->add_flag("--json", wanted.verify.json, "print JSON");
+
+    wanted.show_verb = program.add_subcommand("show", "list the tensors of a pack or a generation");
+    wanted.show_verb->add_option("PATH", wanted.show.path, "a pack or a generation")->required();
+    wanted.show_verb->add_option("--rank", wanted.show.rank, "only this rank's")->check(CLI::Range(0U, limits::world_max - 1));
+    wanted.show_verb->add_option("--name", wanted.show.name, "only tensors whose name matches this shell pattern")->type_name("GLOB");
+    wanted.show_verb->add_flag("--json", wanted.show.json, "print JSON");
+}
+
+// Help and version are results, too; everything else that ends the parsing is wrong usage.
+status end_of_parsing(const CLI::App& program, const CLI::ParseError& end, console to) {
+    if (end.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) {
+        const CLI::App* verb = program.get_subcommands().empty() ? &program : program.get_subcommands().front();
+        const bool version = dynamic_cast<const CLI::CallForVersion*>(&end) != nullptr;
+        fmt::print(to.out, "{}", version ? std::string(end.what()) + "\n" : verb->help());
+        return status::good;
+    }
+    complain(to, fail(code::invalid, std::string("couldn't read the command line: ") + end.what() + "; try 'varde --help'"));
+    return status::failed;
+}
+
+status carry_out(const request& wanted, console to) {
+    if (wanted.list_verb->parsed()) return list(wanted.list, to);
+    if (wanted.verify_verb->parsed()) return verify(wanted.verify, to);
+    return show(wanted.show, to);
+}
+
+}  // namespace
+
+void complain(console to, const failure& why) { fmt::print(to.err, "varde: {}\n", why.context); }
+
+int run(int argc, const char* const* argv, console to) try {
+    CLI::App program{"Varde: looks at checkpoints of training jobs.", "varde"};
+    request wanted;
+    describe(program, wanted);
+    status outcome = status::failed;
+    try {
+        program.parse(argc, argv);
+        outcome = carry_out(wanted, to);
+    } catch (const CLI::ParseError& end) {
+        outcome = end_of_parsing(program, end, to);
+    }
+    // A table that did not arrive (a full disk) is no success.
+    if (std::fflush(to.out) != 0) {
+        complain(to, os_error(errno, "couldn't write the output"));
+        return static_cast<int>(status::failed);
+    }
+    return static_cast<int>(outcome);
+} catch (const std::exception& why) {
+    // {fmt}, CLI11 and the JSON library throw (also bad_alloc); it ends here.
+    fmt::print(to.err, "varde: couldn't go on: {}\n", why.what());
+    return static_cast<int>(status::failed);
+}
+
+}  // namespace varde::cli

@@ -1,0 +1,36 @@
+// The verbs of `varde`, one file each, and what they share: how an outcome is told.
+#pragma once
+
+#include "base/result.h"
+#include "cli/program.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace varde::cli {
+
+struct list_options {
+    std::string path = ".";
+    bool json = false;
+};
+status list(const list_options& options, console to);
+
+struct verify_options {
+    std::string path = ".";
+    bool json = false;
+};
+status verify(const verify_options& options, console to);
+
+struct show_options {
+    std::string path;
+    bool json = false;
+    std::optional<uint32_t> rank;
+    std::string name;  // a pattern as the shell's; empty: all
+};
+status show(const show_options& options, console to);
+
+// "varde: TEXT" on the error stream.
+void complain(console to, const failure& why);
+
+}  // namespace varde::cli
