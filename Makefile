@@ -128,7 +128,7 @@ $(eval $(call program,varde-agent,$(O)/lib/agent/main.o,agent))
 $(eval $(call program,varde,$(O)/lib/cli/main.o,cli))
 $(eval $(call program,varde-prolog,$(O)/prolog/main.o $(call objects,prolog),prolog))
 $(eval $(call program,varde-epilog,$(O)/epilog/main.o $(call objects,epilog) $(call objects,prolog),prolog))
-$(eval $(call program,varde-controller,$(O)/epilog/controller/main.o $(call objects,epilog/controller),prolog))
+$(eval $(call program,varde-controller,$(O)/epilog/controller/main.o $(call objects,epilog/controller) $(call objects,prolog),prolog))
 
 # The library that lives in the training process depends on libc alone; its exports are lib/client/varde.map.
 $(O)/libvarde.so: $(call archives,client) lib/client/varde.map

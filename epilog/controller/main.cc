@@ -1,0 +1,102 @@
+// varde-controller: slurm.conf's EpilogSlurmctld=.  Runs as SlurmUser on the controller whenever a job's allocation ends.
+//
+// Slurm waits for this program before it lets a requeued job start: so it leaves at once, and a helper in a session of its own does
+// the work, with a deadline that the kernel enforces.  Exits 0 whatever happens; what was done is in the journal.
+#include "config/config.h"
+#include "epilog/controller/helper.h"
+#include "prolog/log.h"
+#include "prolog/request.h"
+#include "prolog/slurm_host.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <fstream>
+#include <sstream>
+#include <sys/syscall.h>
+#include <syslog.h>
+#include <unistd.h>
+
+namespace {
+
+using namespace varde;
+
+constexpr unsigned grace_s = 15;   // for a tool that runs at the end of the helper's own deadline
+
+const char* get_variable(const char* name) { return std::getenv(name); }
+
+// slurmctld gives its hooks no SLURM_CONF; its own environment may have one (we are the same user).
+std::string slurm_conf() {
+    if (const char* given = std::getenv("SLURM_CONF")) return given;
+    std::ifstream file("/proc/" + std::to_string(::getppid()) + "/environ");
+    for (std::string entry; std::getline(file, entry, '\0');)
+        if (entry.starts_with("SLURM_CONF=")) return entry.substr(std::strlen("SLURM_CONF="));
+    return {};
+}
+
+// Times as seconds since 1970, whatever the site likes to read.
+std::vector<std::string> tool_environment() {
+    std::vector<std::string> made{"PATH=/usr/bin:/bin", "LANG=C", "SLURM_TIME_FORMAT=%s"};
+    const std::string conf = slurm_conf();
+    if (!conf.empty()) made.push_back("SLURM_CONF=" + conf);
+    return made;
+}
+
+// Away from slurmctld's session and descriptors: it waits for whoever holds them.
+bool detach() {
+    const pid_t child = ::fork();
+    if (child != 0) {
+        if (child < 0) node::log_line(LOG_ERR, os_error(errno, "couldn't start the helper").context + "; the job starts when Slurm lets it");
+        return false;
+    }
+    ::setsid();
+    const int null = ::open("/dev/null", O_RDWR);
+    for (int stream = 0; null >= 0 && stream <= 2; stream++) ::dup2(null, stream);
+    ::syscall(SYS_close_range, 3, ~0U, 0);
+    return ::chdir("/") == 0;
+}
+
+void run(const std::string& config_file, bool foreground) {
+    const auto job_id = node::read_job_id(get_variable);
+    node::open_log("varde-controller", job_id ? std::to_string(*job_id) : "");
+    const char* nodes = std::getenv("SLURM_JOB_NODELIST");
+    if (!job_id || nodes == nullptr)
+        return node::log_line(LOG_ERR, job_id ? "SLURM_JOB_NODELIST is not set" : job_id.error().context);
+    const auto asked = options_from_environment("SPANK_VARDE_", get_variable);
+    // A value that is wrong has cost the job its agent; it has no claim on the controller either.
+    if (!asked || !asked->wanted()) return;
+    auto site = load_config(config_file);
+    if (!site) return node::log_line(LOG_ERR, site.error().context + "; the job starts when Slurm lets it");
+    const std::string bin_directory = node::find_bin_directory(site->bin_dir);
+    const controller::slurm_tools slurm(bin_directory, tool_environment());
+    if (!foreground && !detach()) return;
+    ::alarm(site->free_s + grace_s);
+    controller::helper_limits limits;
+    limits.total_ms = static_cast<int>(site->free_s * 1000);
+    for (const std::string& line : controller::help({*job_id, nodes}, slurm, limits)) node::log_line(LOG_NOTICE, line);
+}
+
+}  // namespace
+
+int main(int argument_count, char** arguments) {
+    // Most jobs ask for nothing.
+    if (std::getenv("SPANK_VARDE_INTERVAL") == nullptr) return 0;
+    std::string config_file = config_path;
+    bool foreground = false;
+    // slurmctld gives no arguments; these are for tests and for trying by hand.
+    for (int i = 1; i < argument_count; i++) {
+        if (std::strcmp(arguments[i], "--foreground") == 0) foreground = true;
+        else if (std::strcmp(arguments[i], "--config") == 0 && i + 1 < argument_count) config_file = arguments[++i];
+        else {
+            std::fprintf(stderr, "usage: varde-controller [--foreground] [--config FILE]\n");
+            return 0;
+        }
+    }
+    try {
+        run(config_file, foreground);
+    } catch (...) {
+        std::fputs("varde-controller: couldn't free the job: out of memory\n", stderr);
+    }
+    return 0;
+}

@@ -1,0 +1,181 @@
+// Parsers of Slurm's output, and the calls that make it.
+#include "epilog/controller/slurm_tools.h"
+
+#include "base/process.h"
+#include "base/units.h"
+
+#include <algorithm>
+
+namespace varde::controller {
+
+namespace {
+
+constexpr int tool_ms = 10'000;               // a busy slurmctld answers in seconds
+constexpr uint16_t slurmd_port_default = 6818;
+constexpr size_t node_list_bytes_max = 64 << 10;
+constexpr size_t output_bytes_max = 16 << 20;  // some hundred bytes for each node of a large cluster
+
+std::string_view take_until(std::string_view& text, char at) {
+    const size_t length = std::min(text.find(at), text.size());
+    const std::string_view part = text.substr(0, length);
+    text.remove_prefix(std::min(length + 1, text.size()));
+    return part;
+}
+
+// Slurm's word for nothing.
+std::string value(std::string_view text) { return text == "(null)" || text == "N/A" ? std::string() : std::string(text); }
+
+// The value of "KEY=" at the start of a word.
+std::string_view field(std::string_view line, std::string_view key) {
+    while (!line.empty()) {
+        const std::string_view word = take_until(line, ' ');
+        if (word.size() > key.size() && word.starts_with(key) && word[key.size()] == '=') return word.substr(key.size() + 1);
+    }
+    return {};
+}
+
+}  // namespace
+
+result<job_facts> parse_job(std::string_view line) {
+    if (std::count(line.begin(), line.end(), '|') < 3) return fail(code::damaged, "squeue said '" + printable(line) + "'");
+    job_facts found;
+    found.state = take_until(line, '|');
+    const auto end = parse_number(take_until(line, '|'));
+    if (end) found.end_s = *end;
+    found.excluded = value(take_until(line, '|'));
+    found.comment = value(line);
+    if (!is_node_list(found.excluded)) return fail(code::damaged, "squeue said '" + printable(found.excluded) + "' are excluded nodes");
+    return found;
+}
+
+fate fate_of(const job_facts& job, uint64_t now_s) noexcept {
+    if (job.state == "PENDING") return fate::pending;
+    // A job that waits ends a minute from now at least; a second is for the clock's turn between squeue and us.
+    const bool ahead = !job.end_s || *job.end_s > now_s + 1;
+    const bool completing = job.state.find("COMPLETING") != std::string::npos;
+    return completing && ahead ? fate::completing : fate::ended;
+}
+
+std::vector<node_facts> parse_nodes(std::string_view text) {
+    std::vector<node_facts> found;
+    while (!text.empty()) {
+        const std::string_view line = take_until(text, '\n');
+        node_facts node{std::string(field(line, "NodeName")), std::string(field(line, "NodeAddr")), std::string(field(line, "State")), 0};
+        const auto port = parse_number(field(line, "Port"), UINT16_MAX);
+        if (port) node.port = static_cast<uint16_t>(*port);
+        if (!node.name.empty() && is_node_list(node.name)) found.push_back(std::move(node));
+    }
+    return found;
+}
+
+uint16_t parse_slurmd_port(std::string_view config) {
+    while (!config.empty()) {
+        std::string_view line = take_until(config, '\n');
+        if (!line.starts_with("SlurmdPort ")) continue;
+        line.remove_prefix(std::min(line.find('=') + 1, line.size()));
+        const size_t begin = line.find_first_not_of(' ');
+        const auto port = parse_number(begin == std::string_view::npos ? "" : line.substr(begin), UINT16_MAX);
+        if (port && *port != 0) return static_cast<uint16_t>(*port);
+    }
+    return slurmd_port_default;
+}
+
+std::vector<std::string> named_silent(std::string_view comment, const std::vector<std::string>& nodes) {
+    constexpr std::string_view begin = "varde: ";
+    const size_t end = comment.find(" silent");
+    std::vector<std::string> found;
+    if (!comment.starts_with(begin) || end == std::string_view::npos) return found;
+    std::string_view names = comment.substr(begin.size(), end - std::min(end, begin.size()));
+    while (!names.empty()) {
+        const std::string name(take_until(names, ','));
+        const bool known = std::find(nodes.begin(), nodes.end(), name) != nodes.end();
+        if (known && std::find(found.begin(), found.end(), name) == found.end()) found.push_back(name);
+    }
+    return found;
+}
+
+bool is_node_list(std::string_view text) noexcept {
+    if (text.size() > node_list_bytes_max || text.starts_with('-')) return false;
+    for (const char c : text) {
+        const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+        if (!letter && std::string_view("-_.,[]").find(c) == std::string_view::npos) return false;
+    }
+    return true;
+}
+
+bool is_down(const node_facts& node) noexcept { return node.state.starts_with("DOWN"); }
+
+std::string join(const std::vector<std::string>& names) {
+    std::string text;
+    for (const std::string& name : names) text += (text.empty() ? "" : ",") + name;
+    return text;
+}
+
+result<std::string> slurm_tools::run(const char* name, std::vector<std::string> arguments) const {
+    program what;
+    what.arguments = {bin_directory_ + "/" + name};
+    what.arguments.insert(what.arguments.end(), arguments.begin(), arguments.end());
+    what.environment = environment_;
+    what.timeout_ms = tool_ms;
+    what.output_bytes_max = output_bytes_max;
+    auto outcome = run_program(what);
+    if (!outcome) return std::move(outcome).error();
+    if (outcome->exit_status == 0) return std::move(outcome->output);
+    return fail(code::unavailable, "'" + std::string(name) + " " + printable(arguments.front()) + "' failed: " +
+                                       printable(outcome->output, 200));
+}
+
+result<std::optional<job_facts>> slurm_tools::job(uint32_t job_id) const {
+    auto text = run("squeue", {"--noheader", "--states=all", "--jobs=" + std::to_string(job_id), "--format=%T|%e|%x|%k"});
+    if (!text) {
+        if (text.error().context.find("Invalid job id") != std::string::npos) return std::optional<job_facts>();
+        return std::move(text).error();
+    }
+    std::string_view rest = *text;
+    const std::string_view line = take_until(rest, '\n');
+    if (line.empty()) return std::optional<job_facts>();
+    auto found = parse_job(line);
+    if (!found) return std::move(found).error();
+    return std::optional<job_facts>(std::move(*found));
+}
+
+result<std::vector<std::string>> slurm_tools::expand(const std::string& node_list) const {
+    if (node_list.empty() || !is_node_list(node_list)) return fail(code::invalid, "'" + printable(node_list) + "' is no node list");
+    auto text = run("scontrol", {"show", "hostnames", node_list});
+    if (!text) return std::move(text).error();
+    std::vector<std::string> names;
+    std::string_view rest = *text;
+    while (!rest.empty()) {
+        const std::string_view name = take_until(rest, '\n');
+        if (name.empty()) continue;
+        if (!is_node_list(name)) return fail(code::damaged, "scontrol said '" + printable(name) + "' is a node");
+        names.emplace_back(name);
+    }
+    return names;
+}
+
+result<std::vector<node_facts>> slurm_tools::nodes(const std::string& node_list) const {
+    std::vector<std::string> arguments{"--oneliner", "show", "node"};
+    if (!node_list.empty()) arguments.push_back(node_list);
+    auto text = run("scontrol", std::move(arguments));
+    if (!text) return std::move(text).error();
+    return parse_nodes(*text);
+}
+
+result<uint16_t> slurm_tools::slurmd_port() const {
+    auto text = run("scontrol", {"show", "config"});
+    if (!text) return std::move(text).error();
+    return parse_slurmd_port(*text);
+}
+
+result<void> slurm_tools::set_down(const std::vector<std::string>& nodes, const std::string& reason) const {
+    auto text = run("scontrol", {"update", "NodeName=" + join(nodes), "State=DOWN", "Reason=" + reason});
+    return text ? result<void>() : std::move(text).error();
+}
+
+result<void> slurm_tools::update_job(uint32_t job_id, const std::string& assignment) const {
+    auto text = run("scontrol", {"update", "JobId=" + std::to_string(job_id), assignment});
+    return text ? result<void>() : std::move(text).error();
+}
+
+}  // namespace varde::controller

@@ -1,0 +1,305 @@
+// The controller hook's helper: parsers of Slurm's output, the look at nodes, and its decisions against squeue and scontrol of shell.
+#include "epilog/controller/helper.h"
+
+#include "base/clock.h"
+
+#include <arpa/inet.h>
+#include <criterion/criterion.h>
+#include <cstdlib>
+#include <fstream>
+#include <netinet/in.h>
+#include <sstream>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+using namespace varde;
+using namespace varde::controller;
+using names = std::vector<std::string>;
+
+Test(controller, reads_a_line_of_squeue) {
+    const auto job = parse_job("COMPLETING|1796042734|node[1-3],x|varde: a|b silent");
+    cr_assert(job.has_value());
+    cr_assert(job->state == "COMPLETING" && *job->end_s == 1796042734 && job->excluded == "node[1-3],x" && job->comment == "varde: a|b silent");
+    const auto plain = parse_job("PENDING|NONE||(null)");
+    cr_assert(plain.has_value() && !plain->end_s && plain->excluded.empty() && plain->comment.empty());
+    for (const char* bad : {"", "slurm_load_jobs error: x", "PENDING|1|node1", "PENDING|1|node1 State=DOWN|c", "PENDING|1|-x|c", "PENDING|1|$(x)|c"})
+        cr_assert(!parse_job(bad).has_value(), "'%s'", bad);
+}
+
+static fate fate_at(const char* line) { return fate_of(*parse_job(line), 1000); }
+
+Test(controller, tells_a_requeue_from_an_end) {
+    cr_assert(fate_at("COMPLETING|1600||") == fate::completing, "its end is ahead");
+    cr_assert(fate_at("COMPLETING|NONE||") == fate::completing, "it has no limit");
+    cr_assert(fate_at("COMPLETING|1000||") == fate::ended);
+    cr_assert(fate_at("COMPLETING|1001||") == fate::ended);
+    cr_assert(fate_at("PENDING,COMPLETING|1600||") == fate::completing);
+    cr_assert(fate_at("PENDING|N/A||") == fate::pending);
+    for (const char* ended : {"RUNNING|1600||", "CONFIGURING|NONE||", "COMPLETED|900||", "CANCELLED|900||", "FAILED|NONE||", "TIMEOUT|900||",
+                              "SPECIAL_EXIT|NONE||", "REQUEUE_HOLD|NONE||", "|||"})
+        cr_assert(fate_at(ended) == fate::ended, "%s", ended);
+}
+
+Test(controller, reads_nodes_and_port) {
+    const auto nodes = parse_nodes("NodeName=n1 Arch=x86_64 NodeAddr=10.0.0.1 NodeHostName=h State=ALLOCATED Port=7001 Reason=x NodeAddr=evil\n"
+                                   "NodeName=n2 NodeAddr=10.0.0.2 State=DOWN+NOT_RESPONDING \n"
+                                   "Node x not found\nNodeName=$(x) NodeAddr=1\n\n");
+    cr_assert_eq(nodes.size(), 2);
+    cr_assert(nodes[0].name == "n1" && nodes[0].address == "10.0.0.1" && nodes[0].port == 7001 && !is_down(nodes[0]));
+    cr_assert(nodes[1].name == "n2" && nodes[1].port == 0 && is_down(nodes[1]));
+    cr_assert_eq(parse_slurmd_port("SlurmctldPort = 1\nSlurmdPort              = 17001\n"), 17001);
+    for (const char* none : {"", "SlurmdPort = \n", "SlurmdPort = 0\n", "SlurmdPort = 70000\n", "SlurmdPort", "SlurmdPort "})
+        cr_assert_eq(parse_slurmd_port(none), 6818, "'%s'", none);
+}
+
+Test(controller, believes_names_in_a_comment_only_if_they_are_the_jobs) {
+    const names nodes{"n1", "n2", "n3"};
+    cr_assert(named_silent("varde: n2 silent, requeued", nodes) == names{"n2"});
+    cr_assert(named_silent("varde: n3,n1,n3 silent", nodes) == (names{"n3", "n1"}));
+    for (const char* none : {"", "varde: step 12 durable", "varde:  silent", "varde: silent", "n2 silent", "varde: n9,$(x),n1 State=DOWN silent", "silent varde: n1",
+                             "varde:", "varde: n1"})
+        cr_assert(named_silent(none, nodes).empty(), "'%s'", none);
+}
+
+Test(controller, knows_a_node_list) {
+    for (const char* good : {"", "node1", "node[1-3,7],gpu-a.cluster_1"}) cr_assert(is_node_list(good), "%s", good);
+    for (const char* bad : {"-x", "a b", "a;b", "a\nb", "$x", "a=b", "a/b"}) cr_assert(!is_node_list(bad), "%s", bad);
+    cr_assert(!is_node_list(std::string(70000, 'a')));
+}
+
+// ---- Nodes of this machine: one that answers, one that refuses, one that says nothing
+
+namespace {
+
+struct node_socket {
+    int listener = -1;
+    uint16_t port = 0;
+    std::vector<int> fillers;
+
+    explicit node_socket(bool silent) {
+        sockaddr_in address{};
+        address.sin_family = AF_INET;
+        address.sin_addr.s_addr = ::htonl(INADDR_LOOPBACK);
+        socklen_t size = sizeof address;
+        listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        cr_assert_eq(::bind(listener, reinterpret_cast<sockaddr*>(&address), size), 0);
+        cr_assert_eq(::listen(listener, silent ? 0 : 16), 0);
+        cr_assert_eq(::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size), 0);
+        port = ::ntohs(address.sin_port);
+        // A full backlog drops what comes, as a dead host does.
+        for (int i = 0; silent && i < 4; i++) {
+            fillers.push_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+            (void)!::connect(fillers.back(), reinterpret_cast<sockaddr*>(&address), size);
+        }
+        ::usleep(20'000);
+    }
+    void refuse() { ::close(listener); }
+    node_facts facts(const char* name) const { return {name, "127.0.0.1", "ALLOCATED", port}; }
+};
+
+constexpr probe_limits quick{300, 800, 50};
+
+}  // namespace
+
+Test(probe, tells_answering_refusing_and_silent_nodes, .timeout = 10) {
+    const node_socket good(false);
+    const node_socket silent(true);
+    node_socket refusing(false);
+    refusing.refuse();
+    const uint64_t start = mono_ns();
+    cr_assert(find_silent({good.facts("good")}, 1, quick).empty());
+    cr_assert_lt((mono_ns() - start) / ns_per_ms, 200, "a node that answers costs no time");
+    cr_assert(find_silent({silent.facts("silent"), good.facts("good"), refusing.facts("refusing")}, 1, quick) == (names{"silent", "refusing"}));
+    const uint64_t took = (mono_ns() - start) / ns_per_ms;
+    cr_assert(took >= 800 && took < 1500, "%lu ms", took);
+    cr_assert(find_silent({}, 1, quick).empty());
+    cr_assert(find_silent({{"x", "no such host.invalid", "", 0}}, 1, quick).empty(), "a name that does not resolve is no dead node");
+}
+
+Test(probe, a_slurmd_that_comes_back_in_time_is_alive, .timeout = 10) {
+    node_socket node(false);
+    const node_facts facts = node.facts("node");
+    node.refuse();
+    const pid_t child = ::fork();
+    if (child == 0) {
+        ::usleep(300'000);
+        sockaddr_in address{};
+        address.sin_family = AF_INET;
+        address.sin_addr.s_addr = ::htonl(INADDR_LOOPBACK);
+        address.sin_port = ::htons(facts.port);
+        const int on = 1;
+        const int again = ::socket(AF_INET, SOCK_STREAM, 0);
+        ::setsockopt(again, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+        (void)!::bind(again, reinterpret_cast<sockaddr*>(&address), sizeof address);
+        ::listen(again, 4);
+        ::usleep(1'500'000);
+        ::_exit(0);
+    }
+    cr_assert(find_silent({facts}, 1, quick).empty());
+}
+
+// ---- Decisions
+
+namespace {
+
+std::string folder;
+
+void write_text(const std::string& name, const std::string& text, mode_t mode = 0644) {
+    std::ofstream(folder + "/" + name) << text;
+    ::chmod((folder + "/" + name).c_str(), mode);
+}
+
+std::string read_text(const std::string& name) {
+    std::ostringstream text;
+    text << std::ifstream(folder + "/" + name).rdbuf();
+    return text.str();
+}
+
+// squeue says the lines of "job", one at each call, the last for ever; scontrol shows "nodes" and writes updates down.
+void setup() {
+    char path[] = "/tmp/varde-controller-XXXXXX";
+    cr_assert(::mkdtemp(path) != nullptr);
+    folder = path;
+    write_text("squeue", "#!/bin/bash\ncd " + folder + "\nhead -n 1 job\n(($(wc -l <job) < 2)) || sed -i 1d job\n", 0755);
+    write_text("scontrol", "#!/bin/bash\ncd " + folder + "\ncase \"$*\" in\n"
+               "'show hostnames '*) tr , '\\n' <<<\"$3\" ;;\n"
+               "'--oneliner show node') cat nodes ;;\n"
+               "'--oneliner show node '*) for n in ${4//,/ }; do grep \"NodeName=$n \" nodes; done ;;\n"
+               "'show config') echo 'SlurmdPort = 1' ;;\n"
+               "update*) echo \"$*\" >>calls; [[ ! -e refuse ]] || { echo 'Access denied'; exit 1; } ;;\n"
+               "*) exit 9 ;;\nesac\n", 0755);
+}
+
+void teardown() { cr_assert_eq(std::system(("rm -rf " + folder).c_str()), 0); }
+
+std::string line_of(const node_facts& node, const char* state = "ALLOCATED") {
+    return "NodeName=" + node.name + " NodeAddr=127.0.0.1 State=" + state + " Port=" + std::to_string(node.port) + "\n";
+}
+
+std::string ahead() { return std::to_string(wall_ns() / ns_per_s + 600); }
+std::string completing(const char* rest = "||") { return "COMPLETING|" + ahead() + rest + "\n"; }
+
+names helped(const char* nodes = "n1,n2", int total_ms = 10'000) {
+    helper_limits limits;
+    limits.probe = quick;
+    limits.total_ms = total_ms;
+    limits.poll_ms = 20;
+    limits.failures_max = 5;
+    return help({7, nodes}, slurm_tools(folder, {"PATH=/usr/bin:/bin"}), limits);
+}
+
+}  // namespace
+
+TestSuite(helper, .init = setup, .fini = teardown, .timeout = 30);
+
+Test(helper, a_job_that_ended_is_left_alone) {
+    for (const char* end : {"COMPLETING|1000||\n", "CANCELLED|1000||\n", "FAILED|1000||\n", "\n", "RUNNING|NONE||\n"}) {
+        write_text("job", end);
+        cr_assert(helped().empty(), "%s", end);
+    }
+    cr_assert(read_text("calls").empty());
+}
+
+Test(helper, frees_the_job_from_a_dead_node_and_starts_it_without_it) {
+    const node_socket good(false);
+    const node_socket dead(true);
+    write_text("nodes", line_of(good.facts("n1")) + line_of(dead.facts("n2")));
+    write_text("job", completing() + completing() + completing() + "PENDING|N/A||\n");
+    const names log = helped();
+    cr_assert(read_text("calls") == "update NodeName=n2 State=DOWN Reason=varde: slurmd does not answer, job 7 requeued\n"
+                                    "update JobId=7 ExcNodeList=n2\nupdate JobId=7 StartTime=now\n", "%s", read_text("calls").c_str());
+    cr_assert_eq(log.size(), 3);
+}
+
+Test(helper, where_all_nodes_answer_it_only_starts) {
+    const node_socket good(false);
+    write_text("nodes", line_of(good.facts("n1")) + line_of(good.facts("n2")));
+    write_text("job", completing() + "PENDING|N/A||\n");
+    helped();
+    cr_assert(read_text("calls") == "update JobId=7 StartTime=now\n", "%s", read_text("calls").c_str());
+}
+
+Test(helper, a_node_that_is_down_already_is_only_excluded) {
+    const node_socket good(false);
+    const node_socket dead(true);
+    write_text("nodes", line_of(good.facts("n1")) + line_of(dead.facts("n2"), "DOWN+NOT_RESPONDING"));
+    write_text("job", "PENDING|N/A|n8,n[3-4]|\n");
+    helped();
+    cr_assert(read_text("calls") == "update JobId=7 ExcNodeList=n8,n[3-4],n2\nupdate JobId=7 StartTime=now\n", "%s", read_text("calls").c_str());
+}
+
+Test(helper, nodes_of_the_comment_are_excluded_but_not_set_down) {
+    const node_socket good(false);
+    write_text("nodes", line_of(good.facts("n1")) + line_of(good.facts("n2")));
+    write_text("job", completing("||varde: n2,n9 silent, requeued") + "PENDING|N/A||\n");
+    helped();
+    cr_assert(read_text("calls") == "update JobId=7 ExcNodeList=n2\nupdate JobId=7 StartTime=now\n", "%s", read_text("calls").c_str());
+}
+
+Test(helper, where_nobody_answers_no_node_is_to_blame) {
+    const node_socket dead(true);
+    write_text("nodes", line_of(dead.facts("n1")) + line_of(dead.facts("n2")) + line_of(dead.facts("n3")));
+    write_text("job", completing() + "PENDING|N/A||\n");
+    const names log = helped();
+    cr_assert(read_text("calls") == "update JobId=7 StartTime=now\n", "%s", read_text("calls").c_str());
+    cr_assert(log.front().find("cut off") != std::string::npos);
+}
+
+Test(helper, another_node_of_the_cluster_is_witness_enough) {
+    const node_socket dead(true);
+    const node_socket other(false);
+    write_text("nodes", line_of(dead.facts("n1")) + line_of(other.facts("n9")));
+    write_text("job", completing() + "PENDING|N/A||\n");
+    helped("n1");
+    cr_assert(read_text("calls").find("NodeName=n1 State=DOWN") != std::string::npos, "%s", read_text("calls").c_str());
+}
+
+Test(helper, a_job_that_is_cancelled_meanwhile_is_left) {
+    const node_socket good(false);
+    write_text("nodes", line_of(good.facts("n1")) + line_of(good.facts("n2")));
+    write_text("job", completing() + completing() + "CANCELLED|1000||\n");
+    cr_assert(helped().empty());
+    cr_assert(read_text("calls").empty());
+}
+
+Test(helper, refusals_are_told) {
+    const node_socket good(false);
+    write_text("nodes", line_of(good.facts("n1")) + line_of(good.facts("n2")));
+    write_text("refuse", "");
+    write_text("job", "PENDING|N/A||\n");
+    const names log = helped();
+    cr_assert(log.size() == 1 && log[0].find("couldn't set StartTime=now") != std::string::npos && log[0].find("Access denied") != std::string::npos);
+}
+
+Test(helper, gives_up_at_its_deadline) {
+    const node_socket good(false);
+    write_text("nodes", line_of(good.facts("n1")) + line_of(good.facts("n2")));
+    write_text("job", completing());
+    const uint64_t start = mono_ns();
+    const names log = helped("n1,n2", 1000);
+    const uint64_t took = (mono_ns() - start) / ns_per_ms;
+    cr_assert(took >= 900 && took < 3000, "%lu ms", took);
+    cr_assert(!log.empty() && log.back().find("gave up") != std::string::npos);
+}
+
+Test(helper, a_slurm_that_does_not_answer_is_asked_again) {
+    const node_socket good(false);
+    write_text("nodes", line_of(good.facts("n1")) + line_of(good.facts("n2")));
+    write_text("job", "garbage\nslurm_load_jobs error\nPENDING|N/A||\n");
+    helped();
+    cr_assert(read_text("calls") == "update JobId=7 StartTime=now\n");
+    write_text("squeue", "#!/bin/bash\nexit 1\n", 0755);
+    const names log = helped();
+    cr_assert(log.size() == 1 && log[0].find("couldn't ask for the job") != std::string::npos);
+    write_text("squeue", "#!/bin/bash\necho 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1\n", 0755);
+    cr_assert(helped().empty(), "Slurm has forgotten the job");
+}
+
+Test(helper, hostile_node_lists_reach_no_program) {
+    write_text("job", completing());
+    for (const char* bad : {"", "-h", "a;touch x", "$(touch x)", "a b"}) {
+        const names log = helped(bad, 1000);
+        cr_assert(log.size() == 1 && log[0].find("no node list") != std::string::npos, "%s", bad);
+    }
+}
