@@ -57,3 +57,48 @@ $(foreach name,$(fuzzers),$(eval $(call fuzz_target,$(name))))
 $(O)/tests/tools/%: $(O)/tests/tools/%.o $(call archives,pack)
 	@mkdir -p $(@D)
 	$(link) $(call libraries,pack) $(LDFLAGS)
+# Ranks as a training program is: with the library alone.
+$(O)/tests/tools/ranks: $(O)/tests/tools/ranks.o $(O)/libvarde.so
+	@mkdir -p $(@D)
+	$(call quiet,LINK )$(CXX) $(ldflags) -o $@ $< -L$(O) -lvarde -Wl$(comma)-rpath$(comma)'$$ORIGIN/../..' $(LDFLAGS)
+
+# ---- Style.  A stamp per file, made again when the file or a header of its changes; needs no object, so it runs beside a build.
+.PHONY: tidy tidy-parts tidy-style tidy-cppcheck
+product_sources := $(wildcard lib/*/*.cc spank/*.cc spank/*.c prolog/*.cc epilog/*.cc epilog/*/*.cc)
+all_headers := $(wildcard lib/*/*.h lib/examples/*/*.h spank/*.h prolog/*.h epilog/*.h epilog/*/*.h tests/*/*.h)
+includes := -Ilib -Ilib/include -I. -DVARDE_PREFIX='"$(PREFIX)"'
+
+tidy:
+	+@$(MAKE) --no-print-directory $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(shell nproc)) tidy-parts
+tidy-parts: tidy-style tidy-cppcheck $(all_headers:%=$(O)/headers/%.ok) $(product_sources:%=$(O)/tidy/%.ok)
+
+tidy-style:
+	@tests/tidy --self-test
+	@tests/tidy
+
+# clang-tidy's "N warnings generated" on stderr counts those in system headers: shown only where something is wrong.
+define clang_tidy
+	@mkdir -p $(@D); $(1) $(includes) -MM -MP -MF $@.d -MT $@ $<
+	$(call quiet,TIDY )clang-tidy --quiet $< -- $(2) $(includes) 2>$@.log || { cat $@.log; exit 1; }
+	@touch $@
+endef
+$(O)/tidy/%.cc.ok: %.cc .clang-tidy
+	$(call clang_tidy,$(CXX) -std=c++20,-std=c++20)
+$(O)/tidy/%.c.ok: %.c .clang-tidy
+	$(call clang_tidy,$(CC) -isystem $(SLURM_PREFIX)/include,-std=gnu11 -isystem $(SLURM_PREFIX)/include)
+
+# Each header alone, as the first that a file includes; those with a guard instead of #pragma once are for C as well.
+$(O)/headers/tests/%.ok: cxxflags := $(filter-out -Wpedantic -Wconversion -Wsign-conversion,$(cxxflags))
+$(O)/headers/%.h.ok: %.h
+	@mkdir -p $(@D)
+	$(call quiet,ALONE)echo '#include "$<"' | $(CXX) $(cxxflags) -Werror -fsyntax-only -MF $@.d -MT $@ -x c++ -
+	@grep -q '^#pragma once' $< || echo '#include "$<"' | \
+	  $(CC) $(filter-out -std=% -MMD -MP,$(cflags)) -std=c99 -Werror -fsyntax-only -x c -
+	@touch $@
+
+tidy-cppcheck:
+	@mkdir -p $(O)/tidy/cppcheck
+	$(call quiet,CPPCHECK)cppcheck --quiet -j$(shell nproc) --cppcheck-build-dir=$(O)/tidy/cppcheck --error-exitcode=1 \
+	  --std=c++20 --std=c11 --library=posix --enable=warning,performance,portability,style --inline-suppr \
+	  --suppressions-list=tests/cppcheck.txt --template='{file}:{line}: {severity}: {message} [{id}]' \
+	  '-DSPANK_PLUGIN(name,version)=' $(includes) lib spank prolog epilog
