@@ -1,7 +1,7 @@
 // The engine: slots for requests, and what is done with the answers.  See engine.h.
 //
-// Each request has a slot from submit() to its completion.  With a ring the kernel works on all of them at once; without, they wait in
-// order for wait() to carry them out.
+// Each request has a slot from submit() to its completion.  With a ring the kernel works on all of them at once;
+// without, they wait in order for wait() to carry them out.
 #include "io/engine.h"
 
 #include "base/limits.h"
@@ -15,12 +15,12 @@ namespace varde::io {
 
 struct engine::state {
     std::vector<pending> slots;
-    std::vector<uint32_t> free;            // slots, the last is next
-    std::vector<uint32_t> queue;           // without a ring: slots in the order of submit(), from `first`, round
+    std::vector<uint32_t> free;   // slots, the last is next
+    std::vector<uint32_t> queue;  // without a ring: slots in the order of submit(), from `first`, round
     uint32_t first = 0;
     uint32_t queued = 0;
-    std::vector<completion> finished;      // of the current wait()
-    std::unique_ptr<ring> kernel;          // null: plain calls
+    std::vector<completion> finished;  // of the current wait()
+    std::unique_ptr<ring> kernel;      // null: plain calls
     std::string description;
     bool fell_back = false;
     int broken_errno = 0;
@@ -76,14 +76,17 @@ namespace {
 
 result<void> check(const engine_options& wanted) {
     if (wanted.depth == 0 || wanted.depth > depth_max)
-        return fail(code::invalid, "a depth of " + std::to_string(wanted.depth) + " requests is not between 1 and " + std::to_string(depth_max));
+        return fail(code::invalid, "a depth of " + std::to_string(wanted.depth) + " requests is not between 1 and " +
+                                       std::to_string(depth_max));
     std::vector<std::span<std::byte>> sorted = wanted.buffers;
     std::sort(sorted.begin(), sorted.end(), [](auto a, auto b) { return std::less<>()(a.data(), b.data()); });
     const std::byte* end = nullptr;
     for (const std::span<std::byte> one : sorted) {
         if (reinterpret_cast<uintptr_t>(one.data()) % limits::page_bytes != 0 || one.size() % limits::page_bytes != 0)
-            return fail(code::invalid, "a buffer to register is not aligned to " + std::to_string(limits::page_bytes) + " bytes");
-        if (end != nullptr && std::less<>()(one.data(), end)) return fail(code::invalid, "two buffers to register overlap");
+            return fail(code::invalid,
+                        "a buffer to register is not aligned to " + std::to_string(limits::page_bytes) + " bytes");
+        if (end != nullptr && std::less<>()(one.data(), end))
+            return fail(code::invalid, "two buffers to register overlap");
         end = one.data() + one.size();
     }
     return {};
@@ -113,7 +116,8 @@ result<engine> engine::open(const engine_options& wanted) {
     made->fell_back = !registered;
     made->description = !registered  ? "io_uring, buffers not registered: " + registered.error().context
                         : count == 0 ? "io_uring"
-                                     : "io_uring, " + std::to_string(count) + (count == 1 ? " registered buffer" : " registered buffers");
+                                     : "io_uring, " + std::to_string(count) +
+                                           (count == 1 ? " registered buffer" : " registered buffers");
     return engine(std::move(made));
 }
 
@@ -124,8 +128,10 @@ uint32_t engine::in_flight() const noexcept { return state_->in_flight(); }
 
 result<void> engine::submit(const request& wanted) {
     state& own = *state_;
-    if (wanted.data == nullptr || wanted.size_bytes == 0 || wanted.size_bytes > request_bytes_max || wanted.offset > INT64_MAX - request_bytes_max)
-        return fail(code::invalid, "a transfer of " + std::to_string(wanted.size_bytes) + " bytes at " + std::to_string(wanted.offset) + " is impossible");
+    if (wanted.data == nullptr || wanted.size_bytes == 0 || wanted.size_bytes > request_bytes_max ||
+        wanted.offset > INT64_MAX - request_bytes_max)
+        return fail(code::invalid, "a transfer of " + std::to_string(wanted.size_bytes) + " bytes at " +
+                                       std::to_string(wanted.offset) + " is impossible");
     if (own.free.empty()) return fail(code::busy, "full");
     const uint32_t slot = own.free.back();
     own.free.pop_back();
@@ -135,7 +141,8 @@ result<void> engine::submit(const request& wanted) {
         return {};
     }
     own.kernel->push(own.slots[slot], slot);
-    if (const int refused = own.kernel->flush(); refused != 0) own.broken_errno = refused;  // wait() says so; the request is accepted
+    if (const int refused = own.kernel->flush(); refused != 0)
+        own.broken_errno = refused;  // wait() says so; the request is accepted
     return {};
 }
 
@@ -164,7 +171,8 @@ result<void> engine::stop(deadline until) {
         const result<std::span<const completion>> waited = wait(own.in_flight(), until);
         if (!waited) return waited.error();
         if (own.in_flight() > 0 && until.passed())
-            return fail(code::timeout, std::to_string(own.in_flight()) + " transfers have not ended; the storage does not answer");
+            return fail(code::timeout,
+                        std::to_string(own.in_flight()) + " transfers have not ended; the storage does not answer");
     }
     return {};
 }
@@ -178,7 +186,9 @@ engine& engine::operator=(engine&& other) noexcept {
     return *this;
 }
 engine::~engine() {
-    if (state_) discard(stop(deadline::in_ms(destroy_wait_ms)), "see stop(): the caller has been told to call it where it matters");
+    if (state_)
+        discard(stop(deadline::in_ms(destroy_wait_ms)),
+                "see stop(): the caller has been told to call it where it matters");
 }
 
 }  // namespace varde::io

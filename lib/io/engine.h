@@ -1,12 +1,14 @@
-// The engine that moves bytes between memory and files: many requests in flight, io_uring where the host lets us, pwrite/pread where not.
+// The engine that moves bytes between memory and files: many requests in flight, io_uring where the host lets us,
+// pwrite/pread where not.
 //
-// Invariants: each accepted request ends in exactly one completion; a short transfer is carried on inside the engine, so a completion
-// with os_errno 0 means every byte (a read may end early at the end of the file).  Nothing is allocated after open().
-// One owner: all calls come from one thread, which must live until everything it has submitted is complete (the kernel cancels the requests
-// of a thread that ends).  Only open(), wait(), stop() and the destructor block, the last three each with a bound.
+// Invariants: each accepted request ends in exactly one completion; a short transfer is carried on inside the engine,
+// so a completion with os_errno 0 means every byte (a read may end early at the end of the file).  Nothing is allocated
+// after open().  One owner: all calls come from one thread, which must live until everything it has submitted is
+// complete (the kernel cancels the requests of a thread that ends).  Only open(), wait(), stop() and the destructor
+// block, the last three each with a bound.
 //
-// Memory: from submit() to its completion the bytes of a request belong to the engine.  They, and the registered buffers, must stay mapped
-// until the engine is gone.  See stop() for storage that never answers.
+// Memory: from submit() to its completion the bytes of a request belong to the engine.  They, and the registered
+// buffers, must stay mapped until the engine is gone.  See stop() for storage that never answers.
 #pragma once
 
 #include "base/clock.h"
@@ -27,49 +29,55 @@ struct request {
     operation what = operation::write;
     int fd = -1;
     std::byte* data = nullptr;
-    size_t size_bytes = 0;     // at most request_bytes_max
-    uint64_t offset = 0;       // in the file
-    uint64_t cookie = 0;       // the caller's, comes back with the completion
+    size_t size_bytes = 0;  // at most request_bytes_max
+    uint64_t offset = 0;    // in the file
+    uint64_t cookie = 0;    // the caller's, comes back with the completion
 };
 
 struct completion {
     uint64_t cookie = 0;
-    int os_errno = 0;          // 0: all bytes; EINVAL on an O_DIRECT file: the file system refuses it, open (or set) the file without
-    uint64_t bytes = 0;        // moved before the end or the error
+    int os_errno =
+        0;  // 0: all bytes; EINVAL on an O_DIRECT file: the file system refuses it, set the file to do without
+    uint64_t bytes = 0;  // moved before the end or the error
 };
 
-constexpr size_t request_bytes_max = 1ULL << 30;   // the kernel moves at most 2 GiB - 4 KiB in one call
+constexpr size_t request_bytes_max = 1ULL << 30;  // the kernel moves at most 2 GiB - 4 KiB in one call
 constexpr uint32_t depth_max = 4096;
 
 struct engine_options {
-    uint32_t depth = 64;                              // requests in flight, 1 to depth_max
-    std::vector<std::span<std::byte>> buffers;        // memory to register (the arena): page-aligned, apart from each other; may be empty
-    bool use_ring = true;                             // false: pwrite/pread at once (tests, a site that forbids io_uring)
+    uint32_t depth = 64;                        // requests in flight, 1 to depth_max
+    std::vector<std::span<std::byte>> buffers;  // to register (the arena): page-aligned, apart from each other
+    bool use_ring = true;                       // false: pwrite/pread at once (tests, a site that forbids io_uring)
 };
 
 class engine {
 public:
-    // Falls back by name (description()) where io_uring or the registration is refused; fails only for options that make no sense.
+    // Falls back by name (description()) where io_uring or the registration is refused; fails only for options that
+    // make no sense.
     static result<engine> open(const engine_options& wanted);
 
-    // "io_uring, 3 registered buffers", "io_uring, buffers not registered: needs 64 GiB locked, limit is 8 MiB (raise memlock)", "pwrite (io_uring refused: ...)".
+    // "io_uring, 3 registered buffers", "pwrite (io_uring refused: ...)", or
+    // "io_uring, buffers not registered: needs 64 GiB locked, limit is 8 MiB (raise memlock)".
     const std::string& description() const noexcept;
-    bool fell_back() const noexcept;                  // something that was wanted was refused: worth one line in the log
+    bool fell_back() const noexcept;  // something that was wanted was refused: worth one line in the log
 
-    // Hands one request over; it starts now, or in the next wait() where there is no ring.  busy: `depth` are in flight, wait() first.
-    // invalid: size or pointer make no sense.  Errors of the transfer itself come with the completion.
+    // Hands one request over; it starts now, or in the next wait() where there is no ring.  busy: `depth` are in
+    // flight, wait() first.  invalid: size or pointer make no sense.  Errors of the transfer itself come with the
+    // completion.
     result<void> submit(const request& wanted);
     bool full() const noexcept;
     uint32_t in_flight() const noexcept;
 
-    // Completions, in the order in which they ended: returns as soon as there are `least` of them (or nothing more is in flight), or the
-    // deadline has passed, with what is there, maybe nothing.  The span is valid until the next call.  Without a ring at least one request
-    // is carried out, whatever the deadline, and the deadline is looked at between requests.  An error means that the engine itself is broken.
+    // Completions, in the order in which they ended: returns as soon as there are `least` of them (or nothing more is
+    // in flight), or the deadline has passed, with what is there, maybe nothing.  The span is valid until the next
+    // call.  Without a ring at least one request is carried out, whatever the deadline, and the deadline is looked at
+    // between requests.  An error means that the engine itself is broken.
     result<std::span<const completion>> wait(uint32_t least, deadline until);
 
-    // Waits for everything in flight and throws its completions away; call it before the memory of abandoned requests is used again.
-    // timeout: the storage has not answered.  Then the requests cannot be taken back (the kernel does not interrupt a transfer that a
-    // device or a mount has taken over): leave their memory alone until a later stop() succeeds or the process ends.
+    // Waits for everything in flight and throws its completions away; call it before the memory of abandoned requests
+    // is used again.  timeout: the storage has not answered.  Then the requests cannot be taken back (the kernel does
+    // not interrupt a transfer that a device or a mount has taken over): leave their memory alone until a later stop()
+    // succeeds or the process ends.
     result<void> stop(deadline until);
 
     // Waits at most destroy_wait_ms for what is in flight, then lets the kernel finish alone.

@@ -13,9 +13,9 @@ namespace varde::io {
 
 namespace {
 
-constexpr uint64_t cancel_mark = UINT64_MAX;                 // user data of a cancellation: no slot has it
-constexpr uint64_t registered_bytes_max = 1ULL << 30;        // the kernel's limit for one registered buffer
-constexpr size_t registered_count_max = 1U << 14;            // and for their number
+constexpr uint64_t cancel_mark = UINT64_MAX;           // user data of a cancellation: no slot has it
+constexpr uint64_t registered_bytes_max = 1ULL << 30;  // the kernel's limit for one registered buffer
+constexpr size_t registered_count_max = 1U << 14;      // and for their number
 
 std::string setup_hint(int os_errno) {
     switch (os_errno) {
@@ -31,7 +31,8 @@ std::string memlock_text(uint64_t needed) {
     rlimit limit{};
     std::string text = "needs " + format_bytes(needed) + " locked, limit is ";
     if (::getrlimit(RLIMIT_MEMLOCK, &limit) != 0) return text + "unknown";
-    return text + (limit.rlim_cur == RLIM_INFINITY ? "none, memory is short" : format_bytes(limit.rlim_cur) + " (raise memlock)");
+    return text + (limit.rlim_cur == RLIM_INFINITY ? "none, memory is short"
+                                                   : format_bytes(limit.rlim_cur) + " (raise memlock)");
 }
 
 // Errors of io_uring_enter that pass: what was pushed stays queued and goes with the next call.
@@ -51,8 +52,10 @@ result<std::unique_ptr<ring>> ring::open(uint32_t depth) {
     }
     made->opened_ = true;
     // A wait with a time-out that is not a request of its own.  This check can go with the last kernel before 5.11.
-    if ((params.features & IORING_FEAT_EXT_ARG) == 0) return fail(code::unavailable, "the kernel's io_uring has no timed wait, 5.11 brings it");
-    if (params.sq_entries < depth) return fail(code::unavailable, "the kernel allows only " + std::to_string(params.sq_entries) + " requests");
+    if ((params.features & IORING_FEAT_EXT_ARG) == 0)
+        return fail(code::unavailable, "the kernel's io_uring has no timed wait, 5.11 brings it");
+    if (params.sq_entries < depth)
+        return fail(code::unavailable, "the kernel allows only " + std::to_string(params.sq_entries) + " requests");
     return made;
 }
 
@@ -73,7 +76,8 @@ result<void> ring::register_buffers(const std::vector<std::span<std::byte>>& buf
         }
     }
     if (parts.empty()) return {};
-    if (parts.size() > registered_count_max) return fail(code::no_memory, "more than " + std::to_string(registered_count_max) + " GiB");
+    if (parts.size() > registered_count_max)
+        return fail(code::no_memory, "more than " + std::to_string(registered_count_max) + " GiB");
     std::sort(parts.begin(), parts.end(), [](auto a, auto b) { return std::less<>()(a.data(), b.data()); });
     std::vector<iovec> vectors;
     vectors.reserve(parts.size());
@@ -86,8 +90,9 @@ result<void> ring::register_buffers(const std::vector<std::span<std::byte>>& buf
 }
 
 int ring::registered_index(const std::byte* data, size_t size_bytes) const noexcept {
-    const auto after = std::upper_bound(registered_.begin(), registered_.end(), data,
-                                        [](const std::byte* at, std::span<std::byte> part) { return std::less<>()(at, part.data()); });
+    const auto after =
+        std::upper_bound(registered_.begin(), registered_.end(), data,
+                         [](const std::byte* at, std::span<std::byte> part) { return std::less<>()(at, part.data()); });
     if (after == registered_.begin()) return -1;
     const std::span<std::byte> part = *(after - 1);
     const size_t begin = static_cast<size_t>(data - part.data());
@@ -103,7 +108,8 @@ void ring::push(const pending& request, uint32_t slot) noexcept {
     const unsigned size_bytes = static_cast<unsigned>(wanted.size_bytes - request.bytes_done);
     const uint64_t offset = wanted.offset + request.bytes_done;
     const int index = registered_index(data, size_bytes);
-    if (index >= 0 && wanted.what == operation::write) ::io_uring_prep_write_fixed(entry, wanted.fd, data, size_bytes, offset, index);
+    if (index >= 0 && wanted.what == operation::write)
+        ::io_uring_prep_write_fixed(entry, wanted.fd, data, size_bytes, offset, index);
     else if (index >= 0) ::io_uring_prep_read_fixed(entry, wanted.fd, data, size_bytes, offset, index);
     else if (wanted.what == operation::write) ::io_uring_prep_write(entry, wanted.fd, data, size_bytes, offset);
     else ::io_uring_prep_read(entry, wanted.fd, data, size_bytes, offset);
@@ -115,7 +121,8 @@ void ring::push(const pending& request, uint32_t slot) noexcept {
 void ring::cancel_all() noexcept {
     io_uring_sqe* entry = ::io_uring_get_sqe(&ring_);
     if (entry == nullptr) return;  // full of requests that the kernel has not seen: flush() will hand them over first
-    ::io_uring_prep_cancel64(entry, 0, IORING_ASYNC_CANCEL_ANY | IORING_ASYNC_CANCEL_ALL);  // before 5.19: EINVAL, and no harm
+    ::io_uring_prep_cancel64(entry, 0,
+                             IORING_ASYNC_CANCEL_ANY | IORING_ASYNC_CANCEL_ALL);  // before 5.19: EINVAL, and no harm
     ::io_uring_sqe_set_data64(entry, cancel_mark);
 }
 

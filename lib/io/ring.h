@@ -23,7 +23,8 @@ struct answer {
 
 class ring {
 public:
-    // The failure's context is the reason alone: "io_uring_setup: Operation not permitted (seccomp or kernel.io_uring_disabled)".
+    // The failure's context is the reason alone: "io_uring_setup: Operation not permitted (seccomp or
+    // kernel.io_uring_disabled)".
     static result<std::unique_ptr<ring>> open(uint32_t depth);
     ~ring();
     ring(const ring&) = delete;

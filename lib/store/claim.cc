@@ -1,7 +1,8 @@
 // Incarnation numbers: who may write the run from now on.
 //
-// A claim is a file under a number that only one process can create, and it is never seen half-written: it gets its name when its content
-// is on storage.  Losing a race means taking the next number, so two that start at once get two numbers and the later one fences the other.
+// A claim is a file under a number that only one process can create, and it is never seen half-written: it gets its
+// name when its content is on storage.  Losing a race means taking the next number, so two that start at once get two
+// numbers and the later one fences the other.
 #include "store/files.h"
 #include "store/names.h"
 
@@ -13,7 +14,7 @@ namespace varde::store {
 
 namespace {
 
-constexpr uint64_t claims_kept = 16;       // for people: the last restarts
+constexpr uint64_t claims_kept = 16;          // for people: the last restarts
 constexpr unsigned claims_attempts_max = 64;  // as many starts of one run at the same moment; more is a loop
 
 result<std::vector<uint64_t>> read_claims(int directory) {
@@ -49,7 +50,8 @@ result<std::string> write_claim(int directory, const std::string& claim) {
 void remove_old(int directory, const std::vector<uint64_t>& claims, uint64_t newest) {
     for (const uint64_t number : claims) {
         if (number + claims_kept <= newest)
-            discard(::unlinkat(directory, claim_name(number).c_str(), 0), "an old claim does no harm; the next start tries again");
+            discard(::unlinkat(directory, claim_name(number).c_str(), 0),
+                    "an old claim does no harm; the next start tries again");
     }
 }
 
@@ -76,9 +78,9 @@ result<uint64_t> roster::claim_incarnation(const std::string& claim) {
 }
 
 result<uint64_t> roster::newest_incarnation(uint64_t known) {
-    // The usual case, once a second on every node, is a look-up of a name that is not there, and of one that is: an old claim is removed only
-    // when there are newer ones.  A network file system may answer from its cache for some seconds; the slots, which are read around the
-    // cache, carry the number as well.
+    // The usual case, once a second on every node, is a look-up of a name that is not there, and of one that is: an old
+    // claim is removed only when there are newer ones.  A network file system may answer from its cache for some
+    // seconds; the slots, which are read around the cache, carry the number as well.
     if (known > 0) {
         const result<bool> newer = has_claim(directory_.get(), known + 1);
         if (!newer) return newer.error();

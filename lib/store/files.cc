@@ -23,7 +23,8 @@ int open_direct_at(int directory, const char* name, int flags, mode_t mode, bool
         *ret_direct = fd >= 0;
         return fd;
     }
-    // The kernel refuses O_DIRECT only after it has made the file, so that O_EXCL would meet our own file on the second try.
+    // The kernel refuses O_DIRECT only after it has made the file, so that O_EXCL would meet our own file on the second
+    // try.
     *ret_direct = false;
     return open_at(directory, name, (flags & O_CREAT) ? flags & ~O_EXCL : flags, mode);
 }
@@ -87,12 +88,14 @@ result<std::string> read_text(int directory, const std::string& name, uint64_t b
         if (got == 0) return text;
         text.append(part, static_cast<size_t>(got));
         if (text.size() > bytes_max)
-            return fail(code::damaged, "couldn't read '" + path + "': it is longer than " + std::to_string(bytes_max) + " bytes");
+            return fail(code::damaged,
+                        "couldn't read '" + path + "': it is longer than " + std::to_string(bytes_max) + " bytes");
     }
 }
 
 result<void> sync(int fd, const std::string& path) {
-    // No second try, whatever the error: the kernel may have dropped the pages that failed, and the next fsync would succeed.
+    // No second try, whatever the error: the kernel may have dropped the pages that failed, and the next fsync would
+    // succeed.
     if (::fsync(fd) != 0) return os_error(errno, "couldn't sync '" + path + "'");
     return {};
 }
@@ -108,7 +111,8 @@ int rename_new(int directory, const char* source, const char* target) noexcept {
         return ::unlinkat(directory, source, 0) == 0 ? 0 : errno;
     }
     if (errno != EPERM && errno != EOPNOTSUPP && errno != ENOSYS && errno != EMLINK) return errno;
-    // Neither: look, then rename.  Between the two another could make the target; all targets of ours have one writer by design.
+    // Neither: look, then rename.  Between the two another could make the target; all targets of ours have one writer
+    // by design.
     if (::fstatat(directory, target, &info, AT_SYMLINK_NOFOLLOW) == 0) return EEXIST;
     return ::renameat(directory, source, directory, target) == 0 ? 0 : errno;
 }
@@ -119,14 +123,16 @@ std::string unique_name(std::string_view prefix) {
         // Early in the life of a machine.  The callers use O_EXCL, so that an equal name is an error and no harm.
         timespec now{};
         ::clock_gettime(CLOCK_REALTIME, &now);
-        number = static_cast<uint64_t>(now.tv_nsec) << 32 ^ static_cast<uint64_t>(now.tv_sec) ^ static_cast<uint64_t>(::getpid()) << 20;
+        number = static_cast<uint64_t>(now.tv_nsec) << 32 ^ static_cast<uint64_t>(now.tv_sec) ^
+                 static_cast<uint64_t>(::getpid()) << 20;
     }
     char text[17] = "";
     ::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(number));
     return std::string(prefix) + text;
 }
 
-result<void> write_whole(int directory, const std::string& name, std::string_view text, bool replace, const std::string& path) {
+result<void> write_whole(int directory, const std::string& name, std::string_view text, bool replace,
+                         const std::string& path) {
     const std::string temporary = unique_name(temporary_prefix);
     unique_fd fd(open_at(directory, temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600));
     if (!fd) return os_error(errno, "couldn't create '" + path + "'");
@@ -134,16 +140,20 @@ result<void> write_whole(int directory, const std::string& name, std::string_vie
     if (done) done = sync(fd.get(), path);
     if (done) {
         const int refused = !replace ? rename_new(directory, temporary.c_str(), name.c_str())
-                            : ::renameat(directory, temporary.c_str(), directory, name.c_str()) == 0 ? 0 : errno;
+                            : ::renameat(directory, temporary.c_str(), directory, name.c_str()) == 0 ? 0
+                                                                                                     : errno;
         if (refused != 0) done = os_error(refused, "couldn't name '" + path + "'");
     }
     if (!done) {
-        discard(::unlinkat(directory, temporary.c_str(), 0), "the first failure is the one to report; retire() removes leftovers");
+        discard(::unlinkat(directory, temporary.c_str(), 0),
+                "the first failure is the one to report; retire() removes leftovers");
         return done;
     }
     return sync(directory, path);
 }
 
-bool same_file(const struct stat& a, const struct stat& b) noexcept { return a.st_dev == b.st_dev && a.st_ino == b.st_ino; }
+bool same_file(const struct stat& a, const struct stat& b) noexcept {
+    return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
 
 }  // namespace varde::store::files

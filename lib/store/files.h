@@ -1,5 +1,5 @@
-// The steps on files and directories that all parts of the store share: names relative to an open directory, EINTR and short transfers
-// handled, every error with its path.  Blocking I/O, no state; any thread.
+// The steps on files and directories that all parts of the store share: names relative to an open directory, EINTR and
+// short transfers handled, every error with its path.  Blocking I/O, no state; any thread.
 #pragma once
 
 #include "base/handle.h"
@@ -42,7 +42,8 @@ std::string unique_name(std::string_view prefix);
 
 // Makes `name` with this content, all or nothing: temporary name, fsync, rename, fsync of the directory.
 // `replace` false: EEXIST where it exists already.  The temporary names begin with temporary_prefix.
-result<void> write_whole(int directory, const std::string& name, std::string_view text, bool replace, const std::string& path);
+result<void> write_whole(int directory, const std::string& name, std::string_view text, bool replace,
+                         const std::string& path);
 constexpr std::string_view temporary_prefix = ".new-";
 
 bool same_file(const struct stat& a, const struct stat& b) noexcept;

@@ -22,13 +22,16 @@ result<void> run_directory::append_history(const std::string& line) {
     const std::string path = path_ + "/history.jsonl";
     if (line.empty() || line.find('\n') != std::string::npos)
         return fail(code::invalid, "couldn't append to '" + path + "': an event is exactly one line");
-    const unique_fd fd(files::open_at(fd_.get(), "history.jsonl", O_RDWR | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK, 0600));
+    const unique_fd fd(
+        files::open_at(fd_.get(), "history.jsonl", O_RDWR | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK, 0600));
     if (!fd) return os_error(errno, "couldn't open '" + path + "'");
     const std::string text = (ends_torn(fd.get()) ? "\n" : "") + line + "\n";
     const ssize_t written = ::write(fd.get(), text.data(), text.size());
     if (written < 0) return os_error(errno, "couldn't append to '" + path + "'");
-    // The rest of a short write would be a second write, between which another leader's line may come: the next call ends the torn line.
-    if (static_cast<size_t>(written) != text.size()) return os_error(ENOSPC, "couldn't append the whole line to '" + path + "'");
+    // The rest of a short write would be a second write, between which another leader's line may come: the next call
+    // ends the torn line.
+    if (static_cast<size_t>(written) != text.size())
+        return os_error(ENOSPC, "couldn't append the whole line to '" + path + "'");
     return files::sync(fd.get(), path);
 }
 

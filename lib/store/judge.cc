@@ -1,7 +1,7 @@
 // Judging a generation: see judge.h.
 //
-// A manifest that cannot be parsed costs nothing: the packs' names decide, as if it were not there.  One that can be parsed and does not
-// agree with the packs means that something was lost or mixed up after the commit: damaged.
+// A manifest that cannot be parsed costs nothing: the packs' names decide, as if it were not there.  One that can be
+// parsed and does not agree with the packs means that something was lost or mixed up after the commit: damaged.
 #include "store/judge.h"
 
 #include "base/checked.h"
@@ -22,7 +22,8 @@ constexpr size_t missing_named_max = 16;
 constexpr uint64_t quiet_ns = 120 * ns_per_s;  // an agent that writes changes a file far more often
 
 uint64_t changed_ns(const struct stat& info) noexcept {
-    return static_cast<uint64_t>(std::max<time_t>(info.st_mtim.tv_sec, 0)) * ns_per_s + static_cast<uint64_t>(info.st_mtim.tv_nsec);
+    return static_cast<uint64_t>(std::max<time_t>(info.st_mtim.tv_sec, 0)) * ns_per_s +
+           static_cast<uint64_t>(info.st_mtim.tv_nsec);
 }
 
 void damage(generation& what, std::string reason) {
@@ -52,7 +53,8 @@ void count_packs(const contents& found, judged& of) {
     generation& what = of.what;
     for (const pack_name_parts& pack : found.packs) {
         if (what.node_count != 0 && pack.node_count != what.node_count) {
-            damage(what, "it holds packs of " + std::to_string(what.node_count) + " nodes and of " + std::to_string(pack.node_count) + " nodes");
+            damage(what, "it holds packs of " + std::to_string(what.node_count) + " nodes and of " +
+                             std::to_string(pack.node_count) + " nodes");
             continue;
         }
         what.node_count = pack.node_count;
@@ -92,7 +94,8 @@ void compare_record(judged& of) {
                                 " of its packs are gone, the first that of node " + std::to_string(first));
     }
     what.committed = true;
-    for (const manifest_pack& pack : record.packs) what.size_bytes += pack.size_bytes;  // broken_rule() has checked the sum
+    for (const manifest_pack& pack : record.packs)
+        what.size_bytes += pack.size_bytes;  // broken_rule() has checked the sum
 }
 
 }  // namespace
@@ -143,7 +146,8 @@ result<void> measure(judged& of) {
         const std::string name = pack_name(i, what.node_count);
         const std::string looked_at = of.sealed[i] ? name : name + std::string(partial_suffix);
         struct stat info {};
-        if (::fstatat(of.directory.get(), looked_at.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) sizes[i].os_errno = errno;
+        if (::fstatat(of.directory.get(), looked_at.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0)
+            sizes[i].os_errno = errno;
         else sizes[i] = {0, S_ISREG(info.st_mode), static_cast<uint64_t>(info.st_size), changed_ns(info)};
     });
     uint64_t total = 0;

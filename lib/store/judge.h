@@ -1,5 +1,5 @@
-// What one generation is worth: judged by the names in its directory, its manifest and, where asked for, the sizes of its packs.
-// Reads no pack.  Blocking I/O, no state; any thread.
+// What one generation is worth: judged by the names in its directory, its manifest and, where asked for, the sizes of
+// its packs.  Reads no pack.  Blocking I/O, no state; any thread.
 #pragma once
 
 #include "store/store.h"
@@ -11,15 +11,17 @@ namespace varde::store {
 struct judged {
     generation what;
     unique_fd directory;
-    std::vector<bool> sealed;          // by node index
+    std::vector<bool> sealed;  // by node index
     std::optional<manifest> record;
 };
 
-// One read of the directory and one of the manifest: no step per pack, so that fifty generations of 2,048 packs are judged in a moment.
-// not_found: it is gone, or a file or a link has its name.  Other errors: it could not be read, which says nothing about its worth.
+// One read of the directory and one of the manifest: no step per pack, so that fifty generations of 2,048 packs are
+// judged in a moment.  not_found: it is gone, or a file or a link has its name.  Other errors: it could not be read,
+// which says nothing about its worth.
 result<judged> judge(int run, const std::string& run_path, generation_id id);
 
-// Looks at each sealed pack: sums their sizes and finds those that are empty or not as long as the manifest says (status damaged).
+// Looks at each sealed pack: sums their sizes and finds those that are empty or not as long as the manifest says
+// (status damaged).
 result<void> measure(judged& of);
 
 // All generations' names in the run's directory, newest first.

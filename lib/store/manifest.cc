@@ -1,4 +1,5 @@
-// The commit record as JSON.  64-bit checksums are hexadecimal text, because many JSON readers have only 53 bits for a number.
+// The commit record as JSON.  64-bit checksums are hexadecimal text, because many JSON readers have only 53 bits for a
+// number.
 #include "store/manifest.h"
 
 #include "base/checked.h"
@@ -33,7 +34,8 @@ bool get_number(const json& from, const char* name, uint64_t most, uint64_t& to)
 
 bool get_text(const json& from, const char* name, std::string& to) {
     const auto found = from.find(name);
-    if (found == from.end() || !found->is_string() || found->get_ref<const std::string&>().size() > text_bytes_max) return false;
+    if (found == from.end() || !found->is_string() || found->get_ref<const std::string&>().size() > text_bytes_max)
+        return false;
     to = found->get<std::string>();
     return true;
 }
@@ -47,7 +49,8 @@ bool get_hexadecimal(const json& from, const char* name, uint64_t& to) {
 
 // What both directions refuse; the first broken rule, or nothing.
 const char* broken_rule(const manifest& record) {
-    if (record.run.empty() || record.run.size() > limits::run_name_bytes_max) return "the run's name is empty or too long";
+    if (record.run.empty() || record.run.size() > limits::run_name_bytes_max)
+        return "the run's name is empty or too long";
     if (record.packs.empty() || record.packs.size() > limits::nodes_max) return "the number of packs is impossible";
     if (record.world == 0 || record.world > limits::world_max) return "the number of ranks is impossible";
     if (record.library.size() > text_bytes_max) return "the library's version is too long";
@@ -67,23 +70,29 @@ failure bad(const char* reason) { return fail(code::damaged, std::string("the ma
 result<manifest> read_members(const json& from) {
     std::string format;
     uint64_t version = 0;
-    if (!from.is_object() || !get_text(from, "format", format) || format != format_name) return bad("it is not in the form of one");
-    if (!get_number(from, "version", UINT64_MAX, version) || version != format_version) return bad("this program does not know its version");
+    if (!from.is_object() || !get_text(from, "format", format) || format != format_name)
+        return bad("it is not in the form of one");
+    if (!get_number(from, "version", UINT64_MAX, version) || version != format_version)
+        return bad("this program does not know its version");
     manifest record;
     uint64_t world = 0;
     if (!get_text(from, "run", record.run) || !get_text(from, "library", record.library) ||
-        !get_number(from, "step", UINT64_MAX, record.id.step) || !get_number(from, "incarnation", UINT64_MAX, record.id.incarnation) ||
-        !get_number(from, "world", limits::world_max, world) || !get_number(from, "wall_ns", UINT64_MAX, record.wall_ns))
+        !get_number(from, "step", UINT64_MAX, record.id.step) ||
+        !get_number(from, "incarnation", UINT64_MAX, record.id.incarnation) ||
+        !get_number(from, "world", limits::world_max, world) ||
+        !get_number(from, "wall_ns", UINT64_MAX, record.wall_ns))
         return bad("a member is missing or of the wrong type");
     record.world = static_cast<uint32_t>(world);
     const auto packs = from.find("packs");
-    if (packs == from.end() || !packs->is_array() || packs->size() > limits::nodes_max) return bad("it has no list of packs");
+    if (packs == from.end() || !packs->is_array() || packs->size() > limits::nodes_max)
+        return bad("it has no list of packs");
     record.packs.reserve(packs->size());
     for (const json& one : *packs) {
         manifest_pack pack;
         uint64_t node = 0;
-        if (!one.is_object() || !get_number(one, "node", limits::nodes_max, node) || !get_text(one, "host", pack.host) ||
-            !get_number(one, "size_bytes", INT64_MAX, pack.size_bytes) || !get_hexadecimal(one, "seal", pack.seal_checksum))
+        if (!one.is_object() || !get_number(one, "node", limits::nodes_max, node) ||
+            !get_text(one, "host", pack.host) || !get_number(one, "size_bytes", INT64_MAX, pack.size_bytes) ||
+            !get_hexadecimal(one, "seal", pack.seal_checksum))
             return bad("a member of a pack is missing or of the wrong type");
         pack.node_index = static_cast<uint32_t>(node);
         record.packs.push_back(std::move(pack));
@@ -106,7 +115,8 @@ std::string time_text(uint64_t wall_ns) {
 }  // namespace
 
 result<std::string> encode_manifest(const manifest& record) {
-    if (const char* rule = broken_rule(record)) return fail(code::invalid, std::string("the generation cannot be recorded: ") + rule);
+    if (const char* rule = broken_rule(record))
+        return fail(code::invalid, std::string("the generation cannot be recorded: ") + rule);
     try {
         json document{{"format", format_name},
                       {"version", format_version},
@@ -139,9 +149,7 @@ result<manifest> decode_manifest(std::string_view text) {
         return read_members(document);
     } catch (const std::bad_alloc&) {
         return fail(code::no_memory, "couldn't read the manifest: out of memory");
-    } catch (const std::exception& wrong) {
-        return bad(wrong.what());
-    }
+    } catch (const std::exception& wrong) { return bad(wrong.what()); }
 }
 
 bool same_packs(const manifest& a, const manifest& b) noexcept {
@@ -163,7 +171,8 @@ std::string decode_damage(std::string_view text) {
     constexpr uint64_t reason_bytes_max = 4096;
     if (document.is_object()) {
         const auto found = document.find("reason");
-        if (found != document.end() && found->is_string() && found->get_ref<const std::string&>().size() <= reason_bytes_max)
+        if (found != document.end() && found->is_string() &&
+            found->get_ref<const std::string&>().size() <= reason_bytes_max)
             reason = found->get<std::string>();
     }
     return reason.empty() ? "marked as damaged, without a reason" : reason;

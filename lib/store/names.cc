@@ -1,5 +1,5 @@
-// Names of generations, packs and claims.  A name is accepted only in the one form that we write: "step-1200.r3" or a number that does not
-// fit is somebody else's file, so that two names never mean one generation.
+// Names of generations, packs and claims.  A name is accepted only in the one form that we write: "step-1200.r3" or a
+// number that does not fit is somebody else's file, so that two names never mean one generation.
 #include "store/names.h"
 
 #include "base/limits.h"
@@ -49,7 +49,8 @@ result<generation_id> parse_generation_name(std::string_view name) {
         const generation_id id{*step, *incarnation};
         if (generation_name(id) == name) return id;
     }
-    return fail(code::invalid, "'" + std::string(name) + "' is no name of a generation (such as '" + generation_name({1200, 3}) + "')");
+    return fail(code::invalid, "'" + std::string(name) + "' is no name of a generation (such as '" +
+                                   generation_name({1200, 3}) + "')");
 }
 
 std::string pack_name(uint32_t node_index, uint32_t node_count) {
@@ -84,7 +85,8 @@ std::optional<uint64_t> parse_claim_name(std::string_view name) {
 }
 
 bool is_ours(std::string_view name) {
-    return parse_pack_name(name).has_value() || name == manifest_name || name == damage_name || name.starts_with(files::temporary_prefix);
+    return parse_pack_name(name).has_value() || name == manifest_name || name == damage_name ||
+           name.starts_with(files::temporary_prefix);
 }
 
 }  // namespace varde::store

@@ -21,7 +21,7 @@ struct pack_name_parts {
 // Nothing for a name that pack_name() would not have made, with or without ".partial".
 std::optional<pack_name_parts> parse_pack_name(std::string_view name);
 
-std::string claim_name(uint64_t incarnation);                         // "incarnation-00003"
+std::string claim_name(uint64_t incarnation);  // "incarnation-00003"
 std::optional<uint64_t> parse_claim_name(std::string_view name);
 
 // What this program may have made in a generation's directory.  Nothing else is ever deleted.

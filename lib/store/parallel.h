@@ -1,5 +1,5 @@
-// The same blocking step for many files, some at a time: on a network file system each is a round trip, and 2,048 of them one after the
-// other are seconds.  Threads live for one call and are joined.
+// The same blocking step for many files, some at a time: on a network file system each is a round trip, and 2,048 of
+// them one after the other are seconds.  Threads live for one call and are joined.
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,10 @@
 // Retention: deleting what newer complete generations have made superfluous.
 //
-// The order is what keeps a run safe.  Nothing goes before a newer complete generation was looked at, pack by pack.  A generation that goes
-// is renamed first, to a name that no reader takes for one: a machine may stop in the middle, and half a generation must never look whole.
-// Only files that this program makes are deleted, and only then the empty directory: what a person has put beside the packs (notes, a
-// converted model) is not ours to lose, and a link out of the directory leads nowhere.
+// The order is what keeps a run safe.  Nothing goes before a newer complete generation was looked at, pack by pack.  A
+// generation that goes is renamed first, to a name that no reader takes for one: a machine may stop in the middle, and
+// half a generation must never look whole.  Only files that this program makes are deleted, and only then the empty
+// directory: what a person has put beside the packs (notes, a converted model) is not ours to lose, and a link out of
+// the directory leads nowhere.
 #include "store/files.h"
 #include "store/judge.h"
 #include "store/names.h"
@@ -16,7 +17,8 @@ namespace varde::store {
 
 namespace {
 
-// Empties and removes a directory that has the retired name already.  Files of others stay, and so does the directory then.
+// Empties and removes a directory that has the retired name already.  Files of others stay, and so does the directory
+// then.
 result<void> remove_retired(int run, const std::string& run_path, const std::string& name) {
     const std::string path = run_path + "/" + name;
     const result<unique_fd> directory = files::open_directory(run, name, path);
@@ -28,7 +30,8 @@ result<void> remove_retired(int run, const std::string& run_path, const std::str
         if (is_ours(file) && ::unlinkat(directory->get(), file.c_str(), 0) != 0 && errno != ENOENT && errno != EISDIR)
             return os_error(errno, "couldn't delete '" + path + "/" + file + "'");
     }
-    if (::unlinkat(run, name.c_str(), AT_REMOVEDIR) == 0 || errno == ENOENT || errno == ENOTEMPTY || errno == EEXIST) return {};
+    if (::unlinkat(run, name.c_str(), AT_REMOVEDIR) == 0 || errno == ENOENT || errno == ENOTEMPTY || errno == EEXIST)
+        return {};
     return os_error(errno, "couldn't delete '" + path + "'");
 }
 
@@ -36,12 +39,14 @@ result<void> remove_generation(int run, const std::string& run_path, generation_
     const std::string name = generation_name(id);
     const std::string retired = std::string(retired_prefix) + name;
     // The sync keeps the rename ahead of the deletions on storage, too.
-    if (::renameat(run, name.c_str(), run, retired.c_str()) != 0) return os_error(errno, "couldn't retire '" + run_path + "/" + name + "'");
+    if (::renameat(run, name.c_str(), run, retired.c_str()) != 0)
+        return os_error(errno, "couldn't retire '" + run_path + "/" + name + "'");
     if (const result<void> synced = files::sync(run, run_path); !synced) return synced;
     return remove_retired(run, run_path, retired);
 }
 
-// What an earlier call did not finish, and a temporary link of a leader that died.  (One that lives only loses a new `latest`.)
+// What an earlier call did not finish, and a temporary link of a leader that died.  (One that lives only loses a new
+// `latest`.)
 result<void> finish_earlier(int run, const std::string& run_path) {
     const result<std::vector<std::string>> names = files::read_names(run, run_path);
     if (!names) return names.error();
@@ -58,7 +63,8 @@ result<void> finish_earlier(int run, const std::string& run_path) {
 }  // namespace
 
 result<uint32_t> run_directory::retire(uint32_t keep, generation_id newest) {
-    if (keep == 0) return fail(code::invalid, "couldn't retire checkpoints of '" + path_ + "': at least one must be kept");
+    if (keep == 0)
+        return fail(code::invalid, "couldn't retire checkpoints of '" + path_ + "': at least one must be kept");
     if (const result<void> finished = finish_earlier(fd_.get(), path_); !finished) return finished.error();
     const result<std::vector<generation_id>> ids = read_generations(fd_.get(), path_);
     if (!ids) return ids.error();

@@ -34,7 +34,8 @@ result<void> roster::open_own(uint32_t node_index) {
     if (own_.fd && own_.node_index == node_index && !gone(own_.fd.get())) return {};
     const std::string name = slot_name(node_index);
     own_.node_index = node_index;
-    own_.fd.reset(files::open_direct_at(directory_.get(), name.c_str(), O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK, 0600, &own_.direct));
+    own_.fd.reset(files::open_direct_at(directory_.get(), name.c_str(), O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK,
+                                        0600, &own_.direct));
     if (!own_.fd) return os_error(errno, "couldn't open the slot 'roster/" + name + "' for writing");
     return {};
 }
@@ -61,7 +62,8 @@ result<slot> roster::read_kept(uint32_t node_index) {
     slot_page page;
     for (unsigned attempt = 0;; ++attempt) {
         pause_before_read(attempt);
-        if (const result<void> got = read_page(kept_.fd.get(), page, &kept_.direct, slot_name(node_index)); !got) return got.error();
+        if (const result<void> got = read_page(kept_.fd.get(), page, &kept_.direct, slot_name(node_index)); !got)
+            return got.error();
         result<slot> read = decode_page(page, node_index);
         if (read || attempt + 1 == torn_reads_max || !kept_.direct) return read;
     }

@@ -1,8 +1,9 @@
 // The roster: how the nodes of a run meet.  One file of 4096 bytes, a slot, per node; a node writes only its own.
 //
-// Slots are read and written with O_DIRECT where the file system takes it, reopened per read where it does not, so that attribute caches
-// don't lie.  A torn read shows in the checksum and is read again.  A slot is not synced: after a power loss nobody wants it.
-// Blocking I/O: call from a thread that may wait for storage, one thread at a time per object.
+// Slots are read and written with O_DIRECT where the file system takes it, reopened per read where it does not, so that
+// attribute caches don't lie.  A torn read shows in the checksum and is read again.  A slot is not synced: after a
+// power loss nobody wants it.  Blocking I/O: call from a thread that may wait for storage, one thread at a time per
+// object.
 #pragma once
 
 #include "base/handle.h"
@@ -17,11 +18,11 @@ namespace varde::store {
 
 // What a node is doing.  The numbers are on disk.
 enum class phase : uint32_t {
-    opening = 1,    // ranks are arriving; no incarnation yet
-    choosing = 2,   // incarnation known, waiting for the leader's choice
-    loading = 3,    // reading the chosen generation
+    opening = 1,   // ranks are arriving; no incarnation yet
+    choosing = 2,  // incarnation known, waiting for the leader's choice
+    loading = 3,   // reading the chosen generation
     training = 4,
-    ended = 5,      // all ranks closed the run, everything is drained: silence from here on is no alarm
+    ended = 5,  // all ranks closed the run, everything is drained: silence from here on is no alarm
 };
 
 enum class outcome : uint32_t { none = 0, pending = 1, sealed = 2, failed = 3, late = 4 };
@@ -30,7 +31,7 @@ enum class verdict : uint32_t { none = 0, loaded = 1, damaged = 2, mismatch = 3,
 
 // What became of one generation on one node.
 struct generation_state {
-    uint64_t step = 0;          // 0: empty
+    uint64_t step = 0;  // 0: empty
     outcome what = outcome::none;
     uint32_t os_errno = 0;
     uint64_t bytes_done = 0;
@@ -46,23 +47,23 @@ struct slot {
     // Who
     uint32_t node_index = 0;
     uint32_t node_count = 0;
-    uint64_t incarnation = 0;    // 0 while opening
-    std::string launch;          // identity of this start, the same on all its nodes ("slurm 7.1.0"); at most 127 bytes
-    std::string host;            // at most 63 bytes
-    uint64_t job_id = 0;         // 0: no Slurm
+    uint64_t incarnation = 0;  // 0 while opening
+    std::string launch;        // identity of this start, the same on all its nodes ("slurm 7.1.0"); at most 127 bytes
+    std::string host;          // at most 63 bytes
+    uint64_t job_id = 0;       // 0: no Slurm
     // Alive
-    uint64_t sequence = 0;       // grows with every write
-    uint64_t wall_ns = 0;        // for people only
+    uint64_t sequence = 0;  // grows with every write
+    uint64_t wall_ns = 0;   // for people only
     phase now = phase::opening;
-    uint64_t step_min = 0;       // of the node's ranks
+    uint64_t step_min = 0;  // of the node's ranks
     uint64_t step_max = 0;
     // Generations
     std::array<generation_state, generations_in_slot> generations{};
-    uint64_t drain_busy = 0;     // 1 while a generation is being staged or drained
+    uint64_t drain_busy = 0;  // 1 while a generation is being staged or drained
     // As leader
-    uint64_t proposed_step = 0;  // 0: none
-    uint64_t complete_step = 0;  // newest committed in this incarnation
-    uint64_t choice_attempt = 0; // grows with every choice
+    uint64_t proposed_step = 0;   // 0: none
+    uint64_t complete_step = 0;   // newest committed in this incarnation
+    uint64_t choice_attempt = 0;  // grows with every choice
     choice_kind choice = choice_kind::none;
     uint64_t choice_step = 0;
     uint64_t choice_incarnation = 0;
@@ -70,14 +71,16 @@ struct slot {
     // Answer to the leader's choice
     uint64_t verdict_attempt = 0;
     verdict loaded = verdict::none;
-    std::string reason;          // of a bad verdict or a refusal, at most 511 bytes
+    std::string reason;  // of a bad verdict or a refusal, at most 511 bytes
 
     bool operator==(const slot&) const = default;
 };
 
 constexpr size_t slot_bytes = 4096;
-void encode_slot(const slot& from, std::array<std::byte, slot_bytes>& to) noexcept;  // longer texts are cut at a UTF-8 boundary
-result<slot> decode_slot(const std::array<std::byte, slot_bytes>& from);             // damaged: bad magic, version or checksum
+// Longer texts are cut at a UTF-8 boundary.
+void encode_slot(const slot& from, std::array<std::byte, slot_bytes>& to) noexcept;
+// damaged: bad magic, version or checksum.
+result<slot> decode_slot(const std::array<std::byte, slot_bytes>& from);
 
 class roster {
 public:
@@ -91,8 +94,8 @@ public:
     // Slots of nodes [0, node_count): one entry each, in order.
     std::vector<result<slot>> read_all(uint32_t node_count);
 
-    // Claims the next incarnation: the number is one more than the newest claim, and the claim is a file that only one process can
-    // create ("roster/incarnation-00003").  `claim` is its content: JSON for people and for a refused job.
+    // Claims the next incarnation: the number is one more than the newest claim, and the claim is a file that only one
+    // process can create ("roster/incarnation-00003").  `claim` is its content: JSON for people and for a refused job.
     result<uint64_t> claim_incarnation(const std::string& claim);
     // Newest claimed incarnation, 0 if none; two look-ups when it is `known`.
     result<uint64_t> newest_incarnation(uint64_t known);

@@ -20,7 +20,8 @@ result<void> make_parents(const std::string& directory) {
             const int why = errno;
             struct stat info {};
             // A read-only or foreign parent answers EROFS or EACCES before it says that the directory is there.
-            if (::stat(part.c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) return os_error(why, "couldn't create the directory '" + part + "'");
+            if (::stat(part.c_str(), &info) != 0 || !S_ISDIR(info.st_mode))
+                return os_error(why, "couldn't create the directory '" + part + "'");
         }
         if (end == std::string::npos) return {};
     }
@@ -32,13 +33,15 @@ result<unique_fd> open_parent(const std::string& directory) {
     return parent;
 }
 
-// Only the run's owner writes to it: another's directory in our place (a shared scratch folder) would get our weights, and could hand us its own.
+// Only the run's owner writes to it: another's directory in our place (a shared scratch folder) would get our weights,
+// and could hand us its own.
 result<void> check_owner(int fd, const std::string& path) {
     struct stat info {};
     if (::fstat(fd, &info) != 0) return os_error(errno, "couldn't look at '" + path + "'");
     if (info.st_uid == ::geteuid()) return {};
-    return fail(code::invalid, "couldn't use the run's directory '" + path + "': it belongs to user id " + std::to_string(info.st_uid) +
-                                   ", not to " + std::to_string(::geteuid()) + "; choose another name or directory");
+    return fail(code::invalid, "couldn't use the run's directory '" + path + "': it belongs to user id " +
+                                   std::to_string(info.st_uid) + ", not to " + std::to_string(::geteuid()) +
+                                   "; choose another name or directory");
 }
 
 // A candidate for a restart.  Names are quick and decide which one; sizes are looked at only for that one.
@@ -119,10 +122,14 @@ result<generation> run_directory::choose(const generation_id* before) const {
         const bool in_question = before == nullptr || id < *before;
         if (in_question && of->what.status == generation_status::complete) return std::move(of->what);
         if (of->what.status != generation_status::damaged) continue;
-        if (++damaged_count <= 3) reasons += (reasons.empty() ? "" : "; ") + generation_name(id) + ": " + of->what.reason;
+        if (++damaged_count <= 3)
+            reasons += (reasons.empty() ? "" : "; ") + generation_name(id) + ": " + of->what.reason;
     }
-    if (damaged_count > 0) return fail(code::damaged, "no complete checkpoint is left in '" + path_ + "' (" + reasons + ")");
-    if (before != nullptr) return fail(code::damaged, "no complete checkpoint in '" + path_ + "' is older than " + generation_name(*before));
+    if (damaged_count > 0)
+        return fail(code::damaged, "no complete checkpoint is left in '" + path_ + "' (" + reasons + ")");
+    if (before != nullptr)
+        return fail(code::damaged,
+                    "no complete checkpoint in '" + path_ + "' is older than " + generation_name(*before));
     return fail(code::not_found, "no checkpoint was completed in '" + path_ + "' so far");
 }
 
@@ -138,7 +145,8 @@ result<generation> run_directory::choose_step(uint64_t step) const {
         if (of->what.status == generation_status::complete) return std::move(of->what);
         reason = of->what.status == generation_status::damaged ? of->what.reason : "it was not finished";
     }
-    return fail(code::not_found, "couldn't use the checkpoint of step " + std::to_string(step) + " in '" + path_ + "': " + reason);
+    return fail(code::not_found,
+                "couldn't use the checkpoint of step " + std::to_string(step) + " in '" + path_ + "': " + reason);
 }
 
 }  // namespace varde::store

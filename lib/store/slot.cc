@@ -1,7 +1,7 @@
 // A slot on disk: one page, little-endian, of which every byte is under the checksum at its end.
 //
-// The page is written with one write, but neither a network file system nor a disk promises that a reader sees all or nothing of it: the
-// checksum is what tells.  Fields are only ever added in `zero`; anything else is a new version.
+// The page is written with one write, but neither a network file system nor a disk promises that a reader sees all or
+// nothing of it: the checksum is what tells.  Fields are only ever added in `zero`; anything else is a new version.
 #include "pack/layout.h"
 #include "store/roster.h"
 
@@ -30,9 +30,9 @@ struct disk_generation {
 };
 
 struct disk_slot {
-    char magic[8];         // against a file that is no slot
-    uint32_t version;      // against a reader that would misread it
-    uint32_t node_index;   // against a slot copied to another node's name
+    char magic[8];        // against a file that is no slot
+    uint32_t version;     // against a reader that would misread it
+    uint32_t node_index;  // against a slot copied to another node's name
     uint32_t node_count;
     uint32_t phase;
     uint64_t incarnation;
@@ -52,20 +52,25 @@ struct disk_slot {
     uint64_t confirmed_attempt;
     uint64_t verdict_attempt;
     disk_generation generations[generations_in_slot];
-    char launch[128];      // texts end with at least one zero
+    char launch[128];  // texts end with at least one zero
     char host[64];
     char reason[512];
     std::byte zero[3080];  // room for later fields; a reader of this version ignores it
     uint64_t checksum;     // XXH3-64 of all bytes before it: against a torn read or write
 };
 
-static_assert(std::endian::native == std::endian::little, "slots are little-endian: a big-endian host needs conversions here");
+static_assert(std::endian::native == std::endian::little,
+              "slots are little-endian: a big-endian host needs conversions here");
 static_assert(sizeof(disk_slot) == slot_bytes && sizeof(disk_generation) == 40);
 static_assert(std::has_unique_object_representations_v<disk_slot>, "no padding: its bytes would be undefined");
-static_assert(offsetof(disk_slot, incarnation) == 24 && offsetof(disk_slot, sequence) == 32 && offsetof(disk_slot, job_id) == 40);
-static_assert(offsetof(disk_slot, choice_attempt) == 96 && offsetof(disk_slot, choice) == 104 && offsetof(disk_slot, choice_step) == 112);
-static_assert(offsetof(disk_slot, generations) == 144 && offsetof(disk_slot, launch) == 304 && offsetof(disk_slot, host) == 432);
-static_assert(offsetof(disk_slot, reason) == 496 && offsetof(disk_slot, zero) == 1008 && offsetof(disk_slot, checksum) == 4088);
+static_assert(offsetof(disk_slot, incarnation) == 24 && offsetof(disk_slot, sequence) == 32 &&
+              offsetof(disk_slot, job_id) == 40);
+static_assert(offsetof(disk_slot, choice_attempt) == 96 && offsetof(disk_slot, choice) == 104 &&
+              offsetof(disk_slot, choice_step) == 112);
+static_assert(offsetof(disk_slot, generations) == 144 && offsetof(disk_slot, launch) == 304 &&
+              offsetof(disk_slot, host) == 432);
+static_assert(offsetof(disk_slot, reason) == 496 && offsetof(disk_slot, zero) == 1008 &&
+              offsetof(disk_slot, checksum) == 4088);
 
 // Copies what fits, never half a character: the text goes to people and into JSON.  `to` is zero already.
 void put_text(std::string_view text, std::span<char> to) noexcept {
@@ -158,8 +163,9 @@ void encode_slot(const slot& from, std::array<std::byte, slot_bytes>& to) noexce
     put_numbers(from, page);
     for (size_t i = 0; i < generations_in_slot; ++i) {
         const generation_state& state = from.generations[i];
-        page.generations[i] = {state.step,       static_cast<uint32_t>(state.what), state.os_errno,
-                               state.bytes_done, state.bytes_total,                 state.seal_checksum};
+        page.generations[i] = {state.step,        static_cast<uint32_t>(state.what),
+                               state.os_errno,    state.bytes_done,
+                               state.bytes_total, state.seal_checksum};
     }
     put_text(from.launch, page.launch);
     put_text(from.host, page.host);
@@ -171,18 +177,21 @@ void encode_slot(const slot& from, std::array<std::byte, slot_bytes>& to) noexce
 result<slot> decode_slot(const std::array<std::byte, slot_bytes>& from) {
     disk_slot page;
     std::memcpy(&page, from.data(), sizeof page);
-    if (std::memcmp(page.magic, magic, sizeof magic) != 0) return fail(code::damaged, "it does not begin with the mark of a slot");
+    if (std::memcmp(page.magic, magic, sizeof magic) != 0)
+        return fail(code::damaged, "it does not begin with the mark of a slot");
     if (page.checksum != checksum_of(from.data())) return fail(code::damaged, "its checksum is wrong");
     if (page.version != format_version) {
-        return fail(code::damaged, "it has format version " + std::to_string(page.version) + ", this program reads version " +
-                                       std::to_string(format_version));
+        return fail(code::damaged, "it has format version " + std::to_string(page.version) +
+                                       ", this program reads version " + std::to_string(format_version));
     }
     slot to;
     get_numbers(page, to);
     if (page.node_index >= page.node_count) return fail(code::damaged, "its node index is not below its node count");
     if (!get_enum(page.phase, phase::opening, phase::ended, to.now)) return fail(code::damaged, "its phase is unknown");
-    if (!get_enum(page.choice, choice_kind::none, choice_kind::refused, to.choice)) return fail(code::damaged, "its choice is unknown");
-    if (!get_enum(page.loaded, verdict::none, verdict::failed, to.loaded)) return fail(code::damaged, "its verdict is unknown");
+    if (!get_enum(page.choice, choice_kind::none, choice_kind::refused, to.choice))
+        return fail(code::damaged, "its choice is unknown");
+    if (!get_enum(page.loaded, verdict::none, verdict::failed, to.loaded))
+        return fail(code::damaged, "its verdict is unknown");
     if (!get_generations(page, to)) return fail(code::damaged, "an outcome in it is unknown");
     if (!get_text(page.launch, to.launch) || !get_text(page.host, to.host) || !get_text(page.reason, to.reason))
         return fail(code::damaged, "a text in it has no end");

@@ -25,7 +25,8 @@ int write_page(int fd, const slot_page& page, bool* direct) noexcept {
             continue;
         }
         if (written < 0) return errno;
-        if (static_cast<size_t>(written) != page.bytes.size()) return EIO;  // readers see a torn slot until the next write
+        if (static_cast<size_t>(written) != page.bytes.size())
+            return EIO;  // readers see a torn slot until the next write
         // Without O_DIRECT a network file system may keep the page to itself.
         return *direct || ::fdatasync(fd) == 0 ? 0 : errno;
     }
@@ -41,7 +42,8 @@ result<void> read_page(int fd, slot_page& page, bool* direct, const std::string&
         }
         if (got < 0) return os_error(errno, "couldn't read the slot 'roster/" + name + "'");
         if (static_cast<size_t>(got) < page.bytes.size())
-            return fail(code::not_found, "the slot 'roster/" + name + "' has only " + std::to_string(got) + " bytes yet");
+            return fail(code::not_found,
+                        "the slot 'roster/" + name + "' has only " + std::to_string(got) + " bytes yet");
         return {};
     }
 }
@@ -49,7 +51,8 @@ result<void> read_page(int fd, slot_page& page, bool* direct, const std::string&
 result<slot> decode_page(const slot_page& page, uint32_t node_index) {
     result<slot> read = decode_slot(page.bytes);
     if (read && read->node_index == node_index) return read;
-    const std::string reason = read ? "it is the slot of node " + std::to_string(read->node_index) : read.error().context;
+    const std::string reason =
+        read ? "it is the slot of node " + std::to_string(read->node_index) : read.error().context;
     return fail(code::damaged, "couldn't use the slot 'roster/" + slot_name(node_index) + "': " + reason);
 }
 

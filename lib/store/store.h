@@ -1,7 +1,8 @@
 // A run's directory: generations, their packs and manifests, choice, retention, history.
 //
-// Everything is decided by reading what is there; no code follows `latest`.  A directory that cannot be read is an error, never "no
-// checkpoint".  Blocking I/O: call from a thread that may wait for storage.  Paths go through openat() on the run's directory.
+// Everything is decided by reading what is there; no code follows `latest`.  A directory that cannot be read is an
+// error, never "no checkpoint".  Blocking I/O: call from a thread that may wait for storage.  Paths go through openat()
+// on the run's directory.
 #pragma once
 
 #include "base/handle.h"
@@ -21,16 +22,17 @@ struct generation_id {
     uint64_t step = 0;
     uint64_t incarnation = 0;
     bool operator==(const generation_id&) const = default;
-    // Newest = greatest, the incarnation first: what a later start has written is newer than any step of an earlier one, which may
-    // have been abandoned (a restart from an older step), or come from a node that was cut off and went on.
+    // Newest = greatest, the incarnation first: what a later start has written is newer than any step of an earlier
+    // one, which may have been abandoned (a restart from an older step), or come from a node that was cut off and went
+    // on.
     std::strong_ordering operator<=>(const generation_id& other) const noexcept {
         if (const auto order = incarnation <=> other.incarnation; order != 0) return order;
         return step <=> other.step;
     }
 };
-std::string generation_name(generation_id id);                     // "step-000000001200.r3"
+std::string generation_name(generation_id id);  // "step-000000001200.r3"
 result<generation_id> parse_generation_name(std::string_view name);
-std::string pack_name(uint32_t node_index, uint32_t node_count);   // "node-00003-of-00192.safetensors"
+std::string pack_name(uint32_t node_index, uint32_t node_count);  // "node-00003-of-00192.safetensors"
 
 enum class generation_status : uint8_t {
     complete,    // all packs are under their final names
@@ -42,13 +44,13 @@ enum class generation_status : uint8_t {
 struct generation {
     generation_id id;
     generation_status status = generation_status::incomplete;
-    bool committed = false;          // a valid manifest is there
-    uint32_t node_count = 0;         // 0: no pack yet
-    uint32_t packs_sealed = 0;       // files under their final name
-    std::vector<uint32_t> missing;   // node indexes without a sealed pack, at most 16 of them
-    uint64_t size_bytes = 0;         // of the sealed packs
-    uint64_t wall_ns = 0;            // newest modification time of what is in it
-    std::string reason;              // of damage; or why its manifest is no help
+    bool committed = false;         // a valid manifest is there
+    uint32_t node_count = 0;        // 0: no pack yet
+    uint32_t packs_sealed = 0;      // files under their final name
+    std::vector<uint32_t> missing;  // node indexes without a sealed pack, at most 16 of them
+    uint64_t size_bytes = 0;        // of the sealed packs
+    uint64_t wall_ns = 0;           // newest modification time of what is in it
+    std::string reason;             // of damage; or why its manifest is no help
 };
 
 // manifest.json: the commit record.
@@ -62,7 +64,7 @@ struct manifest {
     std::string run;
     generation_id id;
     uint32_t world = 0;
-    std::vector<manifest_pack> packs;   // node_count of them, in order
+    std::vector<manifest_pack> packs;  // node_count of them, in order
     uint64_t wall_ns = 0;
     std::string library;
 };
@@ -92,8 +94,8 @@ private:
 
     unique_fd directory_;
     unique_fd fd_;
-    std::string name_;   // final
-    std::string path_;   // for messages
+    std::string name_;  // final
+    std::string path_;  // for messages
     uint64_t size_bytes_ = 0;
     bool direct_ = false;
 };
@@ -110,26 +112,30 @@ public:
     result<std::vector<generation>> list() const;
 
     // The newest generation that is complete and older than `before` (nullptr: no bound).
-    // not_found: nothing was ever complete here (no generations, or only such that were never finished): the run may begin at step 0.
-    // damaged: something was, but nothing older than `before` is now; beginning at step 0 would throw work away without a word.
+    // not_found: nothing was ever complete here (no generations, or only such that were never finished): the run may
+    // begin at step 0.  damaged: something was, but nothing older than `before` is now; beginning at step 0 would throw
+    // work away without a word.
     result<generation> choose(const generation_id* before) const;
     // The newest complete generation of exactly that step.
     result<generation> choose_step(uint64_t step) const;
 
-    // Creates the generation's directory where missing and this node's .partial, O_DIRECT where the file system takes it, with
-    // `size_bytes` reserved.  no_space names path, needed and free.  busy: this pack is sealed already.
+    // Creates the generation's directory where missing and this node's .partial, O_DIRECT where the file system takes
+    // it, with `size_bytes` reserved.  no_space names path, needed and free.  busy: this pack is sealed already.
     result<pack_file> create_pack(generation_id id, uint32_t node_index, uint32_t node_count, uint64_t size_bytes);
     // For reading; O_DIRECT where possible.
-    result<unique_fd> open_pack(generation_id id, uint32_t node_index, uint32_t node_count, uint64_t* ret_size_bytes) const;
+    result<unique_fd> open_pack(generation_id id, uint32_t node_index, uint32_t node_count,
+                                uint64_t* ret_size_bytes) const;
 
-    // Temporary name, fsync, rename, fsync of the directories; then `latest`.  Done already by another leader with the same packs: success;
-    // with other packs: mismatch.
+    // Temporary name, fsync, rename, fsync of the directories; then `latest`.  Done already by another leader with the
+    // same packs: success; with other packs: mismatch.
     result<void> commit(const manifest& record);
     result<manifest> read_manifest(generation_id id) const;
-    result<void> mark_damaged(generation_id id, const std::string& reason);   // kept for people: damaged.json beside the packs
+    // damaged.json beside the packs, kept for people.
+    result<void> mark_damaged(generation_id id, const std::string& reason);
 
-    // Deletes complete generations beyond the newest `keep` (at least 1), and incomplete ones older than the oldest kept; never one that is
-    // damaged or newer than `newest`.  Called by the leader only, after a commit.  Returns how many.
+    // Deletes complete generations beyond the newest `keep` (at least 1), and incomplete ones older than the oldest
+    // kept; never one that is damaged or newer than `newest`.  Called by the leader only, after a commit.  Returns how
+    // many.
     result<uint32_t> retire(uint32_t keep, generation_id newest);
 
     // Appends one line of JSON to history.jsonl with one write, and syncs it.

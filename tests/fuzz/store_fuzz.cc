@@ -1,4 +1,5 @@
-// Bytes of a slot, a manifest, a mark of damage and names, all hostile.  What is accepted must come back unchanged from a second round.
+// Bytes of a slot, a manifest, a mark of damage and names, all hostile.  What is accepted must come back unchanged from
+// a second round.
 #include "pack/layout.h"
 #include "store/manifest.h"
 #include "store/names.h"
@@ -48,7 +49,8 @@ void try_names(std::string_view name) {
     if (const std::optional<uint64_t> claim = parse_claim_name(name)) require(claim_name(*claim) == name);
     if (const std::optional<pack_name_parts> parts = parse_pack_name(name)) {
         require(parts->node_index < parts->node_count);
-        require(pack_name(parts->node_index, parts->node_count) + std::string(parts->partial ? partial_suffix : "") == name);
+        require(pack_name(parts->node_index, parts->node_count) + std::string(parts->partial ? partial_suffix : "") ==
+                name);
     }
 }
 

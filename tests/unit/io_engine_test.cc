@@ -1,136 +1,19 @@
-// The engine on real files: contents, short transfers, errors, deadlines, and each way in which the host may refuse io_uring.
-#include "io/engine.h"
+// The engine on real files: contents, short transfers, errors and deadlines.
+#include "io_support.h"
 #include "io/transfer.h"
-
 #include "base/clock.h"
-#include "base/handle.h"
 
-#include <atomic>
-#include <cerrno>
-#include <cstdlib>
-#include <cstring>
-#include <criterion/criterion.h>
-#include <fcntl.h>
-#include <filesystem>
-#include <functional>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <map>
-#include <sched.h>
-#include <sys/mman.h>
-#include <sys/mount.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 #include <thread>
 
-using namespace varde;
-using namespace varde::io;
-
-namespace {
-
-// A directory that goes away, on the disk where TMPDIR lies.
-struct temporary_directory {
-    std::string path;
-    temporary_directory() {
-        const char* parent = std::getenv("TMPDIR");
-        path = std::string(parent != nullptr ? parent : "/tmp") + "/varde-test-XXXXXX";
-        cr_assert_not_null(::mkdtemp(path.data()));
-    }
-    ~temporary_directory() {
-        std::error_code ignored;
-        std::filesystem::remove_all(path, ignored);
-    }
-};
-
-mapping make_memory(size_t size_bytes, uint32_t seed) {
-    void* at = ::mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    cr_assert_neq(at, MAP_FAILED);
-    auto* words = static_cast<uint32_t*>(at);
-    for (size_t i = 0; i < size_bytes / sizeof *words; ++i) words[i] = seed = seed * 1664525 + 1013904223;
-    return mapping(at, size_bytes);
-}
-
-unique_fd open_file(const std::string& path, int flags) {
-    unique_fd fd(::open(path.c_str(), flags | O_CLOEXEC, 0600));
-    cr_assert(fd.get() >= 0, "%s: %s", path.c_str(), std::strerror(errno));
-    return fd;
-}
-
-template <class T>
-T need(result<T> got) {
-    cr_assert(got.has_value(), "%s", got ? "" : got.error().context.c_str());
-    return std::move(got).value();
-}
-void need(const result<void>& got) { cr_assert(got.has_value(), "%s", got ? "" : got.error().context.c_str()); }
-
-engine open_engine(uint32_t depth, std::vector<std::span<std::byte>> buffers = {}, bool use_ring = true) {
-    return need(engine::open({.depth = depth, .buffers = std::move(buffers), .use_ring = use_ring}));
-}
-
-// Moves the whole of `memory` in pieces of `chunk` bytes and returns how many completions failed.
-unsigned move_all(engine& with, operation what, int fd, const mapping& memory, size_t chunk) {
-    unsigned failures = 0;
-    std::map<uint64_t, unsigned> seen;
-    const auto take = [&](uint32_t least) {
-        for (const completion& done : need(with.wait(least, deadline::in_ms(30'000)))) {
-            cr_assert_eq(++seen[done.cookie], 1, "cookie %lu came twice", done.cookie);
-            const size_t expected = std::min(chunk, memory.size_bytes() - done.cookie * chunk);
-            if (done.os_errno != 0 || done.bytes != expected) ++failures;
-        }
-    };
-    for (uint64_t at = 0; at < memory.size_bytes(); at += chunk) {
-        if (with.full()) take(1);
-        need(with.submit({what, fd, memory.data() + at, std::min(chunk, memory.size_bytes() - at), at, at / chunk}));
-    }
-    while (with.in_flight() > 0) take(with.in_flight());
-    cr_assert_eq(seen.size(), (memory.size_bytes() + chunk - 1) / chunk);
-    return failures;
-}
-
-// Writes, reads back through the same engine and compares.
-int round_trip(engine& with, const std::string& path, const mapping& source, const mapping& target, int flags) {
-    const unique_fd fd = open_file(path, O_CREAT | O_TRUNC | O_RDWR | flags);
-    if (move_all(with, operation::write, fd.get(), source, 256 << 10) != 0) return 1;
-    std::memset(target.data(), 0, target.size_bytes());
-    if (move_all(with, operation::read, fd.get(), target, 192 << 10) != 0) return 2;
-    return std::memcmp(source.data(), target.data(), source.size_bytes()) == 0 ? 0 : 3;
-}
-
-int in_child(const std::function<int()>& work) {
-    const pid_t child = ::fork();
-    if (child == 0) ::_exit(work());
-    int status = 0;
-    cr_assert_eq(::waitpid(child, &status, 0), child);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
-constexpr size_t memory_bytes = (5 << 20) + 4096;
-
-bool no_ring_here() { return open_engine(4).fell_back(); }
-
-// io_uring_setup answers `os_errno` from now on, as under a container's seccomp profile.
-bool forbid_ring(int os_errno) {
-    sock_filter rules[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_uring_setup, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | static_cast<uint32_t>(os_errno)),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    const sock_fprog program{sizeof rules / sizeof *rules, rules};
-    return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
-}
-
-}  // namespace
+using namespace io_test;
 
 Test(engine, registered_direct_transfers_keep_every_byte) {
     if (no_ring_here()) cr_skip_test("no io_uring here");
     temporary_directory at;
     const mapping source = make_memory(memory_bytes, 1), target = make_memory(memory_bytes, 2);
     engine with = open_engine(8, {{source.data(), source.size_bytes()}, {target.data(), target.size_bytes()}});
-    if (!with.fell_back()) cr_assert(with.description() == "io_uring, 2 registered buffers", "%s", with.description().c_str());
+    if (!with.fell_back())
+        cr_assert(with.description() == "io_uring, 2 registered buffers", "%s", with.description().c_str());
     cr_assert_eq(round_trip(with, at.path + "/file", source, target, O_DIRECT), 0);
 }
 
@@ -140,7 +23,8 @@ Test(engine, all_ways_give_the_same_file) {
     for (const bool use_ring : {true, false}) {
         for (const int flags : {0, O_DIRECT}) {
             engine with = open_engine(5, {}, use_ring);
-            cr_assert_eq(round_trip(with, at.path + "/file", source, target, flags), 0, "ring %d, flags %o", use_ring, flags);
+            cr_assert_eq(round_trip(with, at.path + "/file", source, target, flags), 0, "ring %d, flags %o", use_ring,
+                         flags);
         }
     }
 }
@@ -172,10 +56,13 @@ Test(engine, accepts_no_more_than_its_depth) {
 
 Test(engine, nonsense_is_refused) {
     std::byte one{};
-    for (const uint32_t depth : {0u, depth_max + 1}) cr_assert(!engine::open({.depth = depth, .buffers = {}, .use_ring = true}).has_value());
+    for (const uint32_t depth : {0u, depth_max + 1})
+        cr_assert(!engine::open({.depth = depth, .buffers = {}, .use_ring = true}).has_value());
     const mapping memory = make_memory(16384, 8);
     cr_assert(!engine::open({.depth = 1, .buffers = {{memory.data() + 1, 4096}}, .use_ring = true}).has_value());
-    cr_assert(!engine::open({.depth = 1, .buffers = {{memory.data(), 8192}, {memory.data() + 4096, 4096}}, .use_ring = true}).has_value());
+    cr_assert(
+        !engine::open({.depth = 1, .buffers = {{memory.data(), 8192}, {memory.data() + 4096, 4096}}, .use_ring = true})
+             .has_value());
     engine with = open_engine(1);
     cr_assert(!with.submit({operation::write, 0, nullptr, 1, 0, 0}).has_value());
     cr_assert(!with.submit({operation::write, 0, &one, 0, 0, 0}).has_value());
@@ -194,7 +81,8 @@ Test(engine, errors_come_with_their_request) {
         need(with.submit({operation::write, 999, memory.data(), 4096, 0, 8}));
         std::map<uint64_t, int> errors;
         while (errors.size() < 2) {
-            for (const completion& done : need(with.wait(1, deadline::in_ms(10'000)))) errors[done.cookie] = done.os_errno;
+            for (const completion& done : need(with.wait(1, deadline::in_ms(10'000))))
+                errors[done.cookie] = done.os_errno;
         }
         cr_assert(errors[7] == EBADF && errors[8] == EBADF);
     }
@@ -222,7 +110,8 @@ Test(engine, read_past_the_end_is_short_and_no_error) {
             engine with = open_engine(1, {}, use_ring);
             need(with.submit({operation::read, fd.get(), memory.data(), 65536, 0, 1}));
             const auto done = need(with.wait(1, deadline::in_ms(10'000)));
-            cr_assert(done.size() == 1 && done[0].os_errno == 0 && done[0].bytes == 10'000, "errno %d, %lu bytes", done[0].os_errno, done[0].bytes);
+            cr_assert(done.size() == 1 && done[0].os_errno == 0 && done[0].bytes == 10'000, "errno %d, %lu bytes",
+                      done[0].os_errno, done[0].bytes);
         }
     }
 }
@@ -236,7 +125,8 @@ Test(engine, short_transfers_are_carried_on) {
     const mapping source = make_memory(1 << 20, 12), target = make_memory(1 << 20, 13);
     std::thread writer([&]() {
         for (size_t at = 0; at < source.size_bytes();) {
-            const ssize_t wrote = ::write(to.get(), source.data() + at, std::min<size_t>(10'000, source.size_bytes() - at));
+            const ssize_t wrote =
+                ::write(to.get(), source.data() + at, std::min<size_t>(10'000, source.size_bytes() - at));
             if (wrote > 0) at += static_cast<size_t>(wrote);
         }
     });
@@ -282,7 +172,8 @@ Test(engine, stop_takes_back_what_never_answers) {
         const auto done = need(with.wait(1, deadline::in_ms(10'000)));
         cr_assert(done.size() == 1 && done[0].cookie == 9 && done[0].bytes == 4);
     } else {
-        cr_assert(stopped.error().what == code::timeout, "%s", stopped.error().context.c_str());  // kernels before 5.19 cannot cancel all
+        cr_assert(stopped.error().what == code::timeout, "%s",
+                  stopped.error().context.c_str());  // kernels before 5.19 cannot cancel all
     }
 }
 
@@ -301,65 +192,6 @@ Test(engine, abandoned_one_ends_within_its_bound) {
     cr_assert_lt((mono_ns() - start) / ns_per_ms, 2 * destroy_wait_ms + 1000);
 }
 
-Test(engine, refused_ring_is_named_and_replaced) {
-    temporary_directory at;
-    const mapping source = make_memory(memory_bytes, 17), target = make_memory(memory_bytes, 18);
-    for (const int os_errno : {EPERM, ENOSYS}) {
-        const int status = in_child([&]() {
-            if (!forbid_ring(os_errno)) return 77;
-            engine with = open_engine(8, {{source.data(), source.size_bytes()}});
-            if (!with.fell_back()) return 10;
-            if (with.description().find("pwrite (io_uring refused: io_uring_setup: " + std::string(std::strerror(os_errno))) != 0) return 11;
-            return round_trip(with, at.path + "/file", source, target, O_DIRECT);
-        });
-        if (status == 77) cr_skip_test("no seccomp here");
-        cr_assert_eq(status, 0, "errno %d: %d", os_errno, status);
-    }
-}
-
-Test(engine, small_memlock_is_named_with_need_and_limit) {
-    if (no_ring_here()) cr_skip_test("no io_uring here");
-    temporary_directory at;
-    cr_assert_eq(::chmod(at.path.c_str(), 0777), 0);
-    const mapping source = make_memory(memory_bytes, 19), target = make_memory(memory_bytes, 20);
-    const int status = in_child([&]() {
-        const rlimit limit{64 << 10, 64 << 10};
-        if (::setrlimit(RLIMIT_MEMLOCK, &limit) != 0) return 77;
-        if (::geteuid() == 0 && ::setuid(65534) != 0) return 77;  // CAP_IPC_LOCK knows no limit
-        engine with = open_engine(8, {{source.data(), source.size_bytes()}});
-        if (!with.fell_back()) return 10;
-        if (with.description() != "io_uring, buffers not registered: needs 5 MiB locked, limit is 64 KiB (raise memlock)") {
-            ::dprintf(2, "%s\n", with.description().c_str());
-            return 11;
-        }
-        return round_trip(with, at.path + "/file", source, target, O_DIRECT);
-    });
-    if (status == 77) cr_skip_test("limits cannot be set here");
-    cr_assert_eq(status, 0, "%d", status);
-}
-
-Test(engine, full_file_system_answers_enospc) {
-    temporary_directory at;
-    const mapping source = make_memory(4 << 20, 21);
-    for (const bool use_ring : {true, false}) {
-        const int status = in_child([&]() {
-            if (::unshare(::geteuid() == 0 ? CLONE_NEWNS : CLONE_NEWUSER | CLONE_NEWNS) != 0) return 77;
-            if (::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return 77;
-            if (::mount("none", at.path.c_str(), "tmpfs", 0, "size=1m") != 0) return 77;
-            engine with = open_engine(4, {}, use_ring);
-            const unique_fd fd = open_file(at.path + "/file", O_CREAT | O_RDWR);
-            unsigned full = 0;
-            for (uint64_t i = 0; i < 4; ++i) need(with.submit({operation::write, fd.get(), source.data() + (i << 20), 1 << 20, i << 20, i}));
-            while (with.in_flight() > 0) {
-                for (const completion& done : need(with.wait(1, deadline::in_ms(10'000)))) full += done.os_errno == ENOSPC;
-            }
-            return full == 3 ? 0 : 1;
-        });
-        if (status == 77) cr_skip_test("no mount namespace of our own here");
-        cr_assert_eq(status, 0, "%d", status);
-    }
-}
-
 Test(transfer, ends_where_it_should) {
     std::byte data[64];
     const auto start = [&](operation what) { return pending{{what, 0, data, 64, 0, 0}, 0, 0}; };
@@ -369,7 +201,8 @@ Test(transfer, ends_where_it_should) {
     cr_assert(advance(one, -EINTR, &os_errno) == progress::again);
     cr_assert(advance(one, 34, &os_errno) == progress::ended && os_errno == 0 && one.bytes_done == 64);
     one = start(operation::write);
-    cr_assert(advance(one, 0, &os_errno) == progress::ended && os_errno == EIO, "a write that writes nothing would go on for ever");
+    cr_assert(advance(one, 0, &os_errno) == progress::ended && os_errno == EIO,
+              "a write that writes nothing would go on for ever");
     one = start(operation::read);
     cr_assert(advance(one, 0, &os_errno) == progress::ended && os_errno == 0);
     one = start(operation::read);

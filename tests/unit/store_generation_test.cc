@@ -20,8 +20,9 @@ Test(names, are_padded_and_read_back) {
     cr_assert(pack_name(3, 192) == "node-00003-of-00192.safetensors");
     const generation_id id{UINT64_MAX, UINT64_MAX};
     cr_assert(need(parse_generation_name(generation_name(id))) == id);
-    for (const char* name : {"step-1200.r3", "step-000000001200.r03", "step-000000001200", "step-000000001200.r", "step-000000001200.r3x",
-                             "step-99999999999999999999999.r1", "step-00000000-001.r1", "", "latest", ".retired-step-000000001200.r3"})
+    for (const char* name :
+         {"step-1200.r3", "step-000000001200.r03", "step-000000001200", "step-000000001200.r", "step-000000001200.r3x",
+          "step-99999999999999999999999.r1", "step-00000000-001.r1", "", "latest", ".retired-step-000000001200.r3"})
         cr_assert(!parse_generation_name(name).has_value(), "%s", name);
 }
 
@@ -50,7 +51,8 @@ Test(run, link_or_file_in_its_place_is_refused) {
     refused(run_directory::open(at.path(), "run", true), code::invalid, "link");
     write_file(at.path() + "/file", "x");
     refused(run_directory::open(at.path(), "file", true), code::invalid, "file");
-    for (const char* name : {"", ".", "..", "a/b", "a b"}) cr_assert(!run_directory::open(at.path(), name, true).has_value(), "%s", name);
+    for (const char* name : {"", ".", "..", "a/b", "a b"})
+        cr_assert(!run_directory::open(at.path(), name, true).has_value(), "%s", name);
 }
 
 Test(run, directory_of_another_user_is_refused) {
@@ -134,8 +136,9 @@ Test(list, strangers_do_not_disturb) {
     std::filesystem::remove(run.path() + "/latest");
     std::filesystem::create_symlink("/nowhere", run.path() + "/latest");
     const std::string inside = generation_path(run, {100, 1});
-    for (const char* name : {"notes.txt", "node-00001-of-00002.safetensors.bak", "node-1-of-2.safetensors", "node-00002-of-00002.safetensors",
-                             "node-00001-of-00002.safetensors.partial", "node-99999999999-of-00002.safetensors"})
+    for (const char* name : {"notes.txt", "node-00001-of-00002.safetensors.bak", "node-1-of-2.safetensors",
+                             "node-00002-of-00002.safetensors", "node-00001-of-00002.safetensors.partial",
+                             "node-99999999999-of-00002.safetensors"})
         write_file(inside + "/" + name, "x");
     cr_assert(only(run).status == generation_status::complete);
     cr_assert(need(run.choose(nullptr)).id == id_of(100, 1));
@@ -165,7 +168,8 @@ Test(judge, manifest_of_another_generation_is_damage) {
     run_directory run = open_run(at);
     write_generation(run, {100, 1}, 2);
     write_packs(run, {200, 1}, 2);
-    std::filesystem::copy_file(generation_path(run, {100, 1}) + "/manifest.json", generation_path(run, {200, 1}) + "/manifest.json");
+    std::filesystem::copy_file(generation_path(run, {100, 1}) + "/manifest.json",
+                               generation_path(run, {200, 1}) + "/manifest.json");
     refused(run.read_manifest({200, 1}), code::damaged);
     cr_assert(need(run.list())[0].status == generation_status::damaged);
     cr_assert(need(run.choose(nullptr)).id == id_of(100, 1));
@@ -235,6 +239,15 @@ Test(choose, later_incarnation_of_a_step_wins) {
     cr_assert(need(run.choose(nullptr)).id == id_of(100, 10));
     cr_assert(need(run.choose_step(100)).id == id_of(100, 10));
     refused(run.choose_step(101), code::not_found, "step 101");
+}
+
+Test(choose, later_incarnation_wins_over_a_later_step) {
+    // A restart from step 50 has begun anew; the generation of step 200 was abandoned, or comes from a node that was cut off.
+    temporary_directory at;
+    run_directory run = open_run(at);
+    write_generation(run, {200, 1}, 1);
+    write_generation(run, {100, 2}, 1);
+    cr_assert(need(run.choose(nullptr)).id == id_of(100, 2));
 }
 
 Test(choose, fifty_generations_of_two_thousand_packs_take_moments) {

@@ -26,20 +26,32 @@ Test(manifest, comes_back_as_it_went_in) {
 }
 
 Test(manifest, foreign_bytes_are_refused) {
-    for (const std::string& text : {std::string(), std::string("{}"), std::string("[]"), std::string("null"), std::string("{\"format\":"),
-                                    std::string(100'000, '['), std::string("\xff\xfe"), std::string(1000, '\0')})
+    for (const std::string& text :
+         {std::string(), std::string("{}"), std::string("[]"), std::string("null"), std::string("{\"format\":"),
+          std::string(100'000, '['), std::string("\xff\xfe"), std::string(1000, '\0')})
         refused(decode_manifest(text), code::damaged);
 }
 
 Test(manifest, each_wrong_member_is_refused) {
     const std::pair<const char*, const char*> changes[] = {
-        {"\"varde-manifest\"", "\"other\""},       {"\"version\": 1", "\"version\": 2"},      {"\"run\": \"run\"", "\"run\": 7"},
-        {"\"run\": \"run\"", "\"run\": \"\""},     {"\"step\": 1200", "\"step\": -1"},        {"\"step\": 1200", "\"step\": 1.5"},
-        {"\"world\": 16", "\"world\": 0"},         {"\"world\": 16", "\"world\": 4294967297"}, {"\"node\": 1", "\"node\": 0"},
-        {"\"size_bytes\": 4096", "\"size_bytes\": 0"}, {"\"size_bytes\": 4096", "\"size_bytes\": 9223372036854775808"},
-        {"\"size_bytes\": 4096", "\"size_bytes\": \"4096\""}, {"\"1234567890abcdef\"", "\"1234567890abcde\""},
-        {"\"1234567890abcdef\"", "\"1234567890abcdeg\""}, {"\"1234567890abcdef\"", "\"-234567890abcdef\""},
-        {"\"packs\"", "\"stacks\""},               {"\"seal\"", "\"sail\""},                  {"\"incarnation\": 3", "\"incarnation\": null"},
+        {"\"varde-manifest\"", "\"other\""},
+        {"\"version\": 1", "\"version\": 2"},
+        {"\"run\": \"run\"", "\"run\": 7"},
+        {"\"run\": \"run\"", "\"run\": \"\""},
+        {"\"step\": 1200", "\"step\": -1"},
+        {"\"step\": 1200", "\"step\": 1.5"},
+        {"\"world\": 16", "\"world\": 0"},
+        {"\"world\": 16", "\"world\": 4294967297"},
+        {"\"node\": 1", "\"node\": 0"},
+        {"\"size_bytes\": 4096", "\"size_bytes\": 0"},
+        {"\"size_bytes\": 4096", "\"size_bytes\": 9223372036854775808"},
+        {"\"size_bytes\": 4096", "\"size_bytes\": \"4096\""},
+        {"\"1234567890abcdef\"", "\"1234567890abcde\""},
+        {"\"1234567890abcdef\"", "\"1234567890abcdeg\""},
+        {"\"1234567890abcdef\"", "\"-234567890abcdef\""},
+        {"\"packs\"", "\"stacks\""},
+        {"\"seal\"", "\"sail\""},
+        {"\"incarnation\": 3", "\"incarnation\": null"},
     };
     for (const auto& [from, to] : changes) {
         const result<manifest> read = decode_manifest(text_with(from, to));
@@ -72,5 +84,6 @@ Test(manifest, records_that_make_no_sense_are_not_written) {
 
 Test(damage, keeps_its_reason_and_survives_nonsense) {
     cr_assert(decode_damage(encode_damage("chunk 3 is \"wrong\"\n")) == "chunk 3 is \"wrong\"\n");
-    for (const char* text : {"", "{}", "[", "{\"reason\": 3}", "{\"reason\": \"\"}"}) cr_assert(decode_damage(text) == "marked as damaged, without a reason");
+    for (const char* text : {"", "{}", "[", "{\"reason\": 3}", "{\"reason\": \"\"}"})
+        cr_assert(decode_damage(text) == "marked as damaged, without a reason");
 }

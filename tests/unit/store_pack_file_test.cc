@@ -183,7 +183,8 @@ Test(commit, latest_is_moved_and_its_failure_is_none) {
     std::filesystem::create_directories(run.path() + "/latest/mine");
     write_generation(run, {300, 1}, 1);
     cr_assert(exists(run.path() + "/latest/mine"));
-    for (const auto& entry : std::filesystem::directory_iterator(run.path())) cr_assert(!entry.path().filename().string().starts_with(".new-"));
+    for (const auto& entry : std::filesystem::directory_iterator(run.path()))
+        cr_assert(!entry.path().filename().string().starts_with(".new-"));
 }
 
 Test(commit, generation_that_is_not_there_is_not_found) {

@@ -53,7 +53,8 @@ Test(retire, damaged_ones_do_not_count_as_kept) {
     run_directory run = open_run(at);
     for (uint64_t step = 1; step <= 3; ++step) write_generation(run, {step, 1}, 1);
     need(run.mark_damaged({3, 1}, "bad"));
-    std::filesystem::resize_file(generation_path(run, {2, 1}) + "/" + pack_name(0, 1), 5);  // not what its manifest says
+    std::filesystem::resize_file(generation_path(run, {2, 1}) + "/" + pack_name(0, 1),
+                                 5);  // not what its manifest says
     cr_assert_eq(need(run.retire(1, {3, 1})), 0);
     cr_assert(steps(run) == std::vector<uint64_t>({3, 2, 1}));
 }

@@ -160,9 +160,11 @@ Test(roster, two_thousand_slots_are_read_quickly_and_closed_again) {
     const std::vector<result<slot>> all = here.read_all(count);
     const uint64_t took_ms = (mono_ns() - start) / ns_per_ms;
     cr_assert_eq(all.size(), count);
-    for (uint32_t i = 0; i < count; ++i) cr_assert(all[i] && all[i]->node_index == i && all[i]->sequence == i, "slot %u", i);
+    for (uint32_t i = 0; i < count; ++i)
+        cr_assert(all[i] && all[i]->node_index == i && all[i]->sequence == i, "slot %u", i);
     cr_assert_eq(open_descriptors(), before);
-    cr_assert_lt(took_ms, 3000);  // a second's work on a healthy disk is some tens of ms; the bound only catches the absurd
+    cr_assert_lt(took_ms,
+                 3000);  // a second's work on a healthy disk is some tens of ms; the bound only catches the absurd
 }
 
 Test(claim, numbers_grow_and_content_is_kept) {
@@ -192,8 +194,8 @@ Test(claim, strange_names_do_not_count) {
     temporary_directory at;
     run_directory run = open_run(at);
     roster here = need(run.open_roster(true));
-    for (const char* name : {"incarnation-99999999999999999999", "incarnation-18446744073709551615", "incarnation-7", "incarnation-00009.bak",
-                             "incarnation-", "incarnation-00000"})
+    for (const char* name : {"incarnation-99999999999999999999", "incarnation-18446744073709551615", "incarnation-7",
+                             "incarnation-00009.bak", "incarnation-", "incarnation-00000"})
         write_file(run.path() + "/roster/" + name, "x");
     cr_assert_eq(need(here.claim_incarnation("x")), 1);
 }

@@ -19,7 +19,8 @@ slot full_slot() {
     one.step_min = 1200;
     one.step_max = 1201;
     for (size_t i = 0; i < generations_in_slot; ++i)
-        one.generations[i] = {1200 + i, static_cast<outcome>(i + 1), static_cast<uint32_t>(i), 10 + i, 20 + i, UINT64_MAX - i};
+        one.generations[i] = {1200 + i,      static_cast<outcome>(i + 1), static_cast<uint32_t>(i), 10 + i, 20 + i,
+                              UINT64_MAX - i};
     one.drain_busy = 1;
     one.proposed_step = 1400;
     one.complete_step = 1000;
@@ -87,7 +88,8 @@ Test(slot, long_texts_are_cut_between_characters) {
 }
 
 Test(slot, layout_on_disk_stays) {
-    // Nodes of one run may run different builds for a while (an upgrade between two restarts): these bytes are a promise.
+    // Nodes of one run may run different builds for a while (an upgrade between two restarts): these bytes are a
+    // promise.
     page bytes{};
     encode_slot(full_slot(), bytes);
     const auto number_at = [&](size_t offset) {
@@ -106,5 +108,6 @@ Test(slot, layout_on_disk_stays) {
     cr_assert_eq(std::memcmp(&bytes[304], "slurm 7.1.0", 12), 0);
     cr_assert_eq(std::memcmp(&bytes[432], "node3", 6), 0);
     cr_assert_eq(std::memcmp(&bytes[496], "chunk 7", 7), 0);
-    cr_assert_eq(number_at(4088), 0x7bf61941a023e4c7ULL, "the checksum of these bytes is %#llx", static_cast<unsigned long long>(number_at(4088)));
+    cr_assert_eq(number_at(4088), 0x7bf61941a023e4c7ULL, "the checksum of these bytes is %#llx",
+                 static_cast<unsigned long long>(number_at(4088)));
 }

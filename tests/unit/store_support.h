@@ -1,4 +1,5 @@
-// What the store's tests share: a directory that goes away, a child that reports by its exit status, file systems of one's own.
+// What the store's tests share: a directory that goes away, a child that reports by its exit status, file systems of
+// one's own.
 #pragma once
 
 #include "store/store.h"
@@ -29,7 +30,9 @@ public:
     // Below `wanted` where that can be written, else where temporary files go.
     explicit temporary_directory(const char* wanted = nullptr) {
         const char* elsewhere = std::getenv("TMPDIR");
-        const char* parent = wanted != nullptr && ::access(wanted, W_OK) == 0 ? wanted : elsewhere != nullptr ? elsewhere : "/tmp";
+        const char* parent = wanted != nullptr && ::access(wanted, W_OK) == 0 ? wanted
+                             : elsewhere != nullptr                           ? elsewhere
+                                                                              : "/tmp";
         path_ = std::string(parent) + "/varde-test-XXXXXX";
         cr_assert_not_null(::mkdtemp(path_.data()), "no temporary directory");
     }
@@ -57,10 +60,13 @@ void refused(const result<T>& got, code expected, const char* words = "") {
     cr_assert(!got.has_value(), "expected %s, got a value", code_name(expected));
     cr_assert(got.error().what == expected, "expected %s, got %s: %s", code_name(expected), code_name(got.error().what),
               got.error().context.c_str());
-    cr_assert(got.error().context.find(words) != std::string::npos, "no '%s' in '%s'", words, got.error().context.c_str());
+    cr_assert(got.error().context.find(words) != std::string::npos, "no '%s' in '%s'", words,
+              got.error().context.c_str());
 }
 
-inline void write_file(const std::string& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
+inline void write_file(const std::string& path, const std::string& text) {
+    std::ofstream(path, std::ios::binary) << text;
+}
 inline std::string read_file(const std::string& path) {
     std::ifstream file(path, std::ios::binary);
     return std::string(std::istreambuf_iterator<char>(file), {});
@@ -75,10 +81,13 @@ inline void make_old(const std::string& path) {
     cr_assert_eq(::utimensat(AT_FDCWD, path.c_str(), times, AT_SYMLINK_NOFOLLOW), 0);
 }
 
-inline run_directory open_run(const temporary_directory& in) { return need(run_directory::open(in.path(), "run", true)); }
+inline run_directory open_run(const temporary_directory& in) {
+    return need(run_directory::open(in.path(), "run", true));
+}
 
 // Writes and seals packs of `size_bytes` for all nodes but `without`.
-inline void write_packs(run_directory& run, generation_id id, uint32_t node_count, int without = -1, uint64_t size_bytes = 4096) {
+inline void write_packs(run_directory& run, generation_id id, uint32_t node_count, int without = -1,
+                        uint64_t size_bytes = 4096) {
     for (uint32_t i = 0; i < node_count; ++i) {
         if (static_cast<int>(i) == without) continue;
         pack_file pack = need(run.create_pack(id, i, node_count, size_bytes));
@@ -88,7 +97,8 @@ inline void write_packs(run_directory& run, generation_id id, uint32_t node_coun
 
 inline manifest manifest_of(generation_id id, uint32_t node_count, uint64_t size_bytes = 4096) {
     manifest record{.run = "run", .id = id, .world = node_count * 8, .packs = {}, .wall_ns = 1, .library = "0.1.0"};
-    for (uint32_t i = 0; i < node_count; ++i) record.packs.push_back({i, size_bytes, 0x1234567890abcdefULL + i, "host" + std::to_string(i)});
+    for (uint32_t i = 0; i < node_count; ++i)
+        record.packs.push_back({i, size_bytes, 0x1234567890abcdefULL + i, "host" + std::to_string(i)});
     return record;
 }
 
@@ -97,7 +107,9 @@ inline void write_generation(run_directory& run, generation_id id, uint32_t node
     need(run.commit(manifest_of(id, node_count)));
 }
 
-inline std::string generation_path(const run_directory& run, generation_id id) { return run.path() + "/" + generation_name(id); }
+inline std::string generation_path(const run_directory& run, generation_id id) {
+    return run.path() + "/" + generation_name(id);
+}
 
 // Runs `work` in a child; its return value is the exit status (77: the host does not allow what the test needs).
 inline int in_child(const std::function<int()>& work) {
@@ -108,7 +120,8 @@ inline int in_child(const std::function<int()>& work) {
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-// Mounts a file system for this process alone, as any user: in a user and mount namespace.  False where the host forbids it.
+// Mounts a file system for this process alone, as any user: in a user and mount namespace.  False where the host
+// forbids it.
 inline bool mount_own(const char* type, const std::string& at, const char* options) {
     if (::unshare(::geteuid() == 0 ? CLONE_NEWNS : CLONE_NEWUSER | CLONE_NEWNS) != 0) return false;
     if (::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return false;

@@ -1,0 +1,92 @@
+// Each way in which a host may refuse what the engine wants: the fallback has a name, and the bytes are the same.
+#include "io_support.h"
+
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+
+using namespace io_test;
+
+namespace {
+
+// io_uring_setup answers `os_errno` from now on, as under a container's seccomp profile.
+bool forbid_ring(int os_errno) {
+    sock_filter rules[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_uring_setup, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | static_cast<uint32_t>(os_errno)),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    const sock_fprog program{sizeof rules / sizeof *rules, rules};
+    return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+}  // namespace
+
+Test(refusal, refused_ring_is_named_and_replaced) {
+    temporary_directory at;
+    const mapping source = make_memory(memory_bytes, 17), target = make_memory(memory_bytes, 18);
+    for (const int os_errno : {EPERM, ENOSYS}) {
+        const int status = in_child([&]() {
+            if (!forbid_ring(os_errno)) return 77;
+            engine with = open_engine(8, {{source.data(), source.size_bytes()}});
+            if (!with.fell_back()) return 10;
+            if (with.description().find("pwrite (io_uring refused: io_uring_setup: " +
+                                        std::string(std::strerror(os_errno))) != 0)
+                return 11;
+            return round_trip(with, at.path + "/file", source, target, O_DIRECT);
+        });
+        if (status == 77) cr_skip_test("no seccomp here");
+        cr_assert_eq(status, 0, "errno %d: %d", os_errno, status);
+    }
+}
+
+Test(refusal, small_memlock_is_named_with_need_and_limit) {
+    if (no_ring_here()) cr_skip_test("no io_uring here");
+    temporary_directory at;
+    cr_assert_eq(::chmod(at.path.c_str(), 0777), 0);
+    const mapping source = make_memory(memory_bytes, 19), target = make_memory(memory_bytes, 20);
+    const int status = in_child([&]() {
+        const rlimit limit{64 << 10, 64 << 10};
+        if (::setrlimit(RLIMIT_MEMLOCK, &limit) != 0) return 77;
+        if (::geteuid() == 0 && ::setuid(65534) != 0) return 77;  // CAP_IPC_LOCK knows no limit
+        engine with = open_engine(8, {{source.data(), source.size_bytes()}});
+        if (!with.fell_back()) return 10;
+        if (with.description() !=
+            "io_uring, buffers not registered: needs 5 MiB locked, limit is 64 KiB (raise memlock)") {
+            ::dprintf(2, "%s\n", with.description().c_str());
+            return 11;
+        }
+        return round_trip(with, at.path + "/file", source, target, O_DIRECT);
+    });
+    if (status == 77) cr_skip_test("limits cannot be set here");
+    cr_assert_eq(status, 0, "%d", status);
+}
+
+Test(refusal, full_file_system_answers_enospc) {
+    temporary_directory at;
+    const mapping source = make_memory(4 << 20, 21);
+    for (const bool use_ring : {true, false}) {
+        const int status = in_child([&]() {
+            if (::unshare(::geteuid() == 0 ? CLONE_NEWNS : CLONE_NEWUSER | CLONE_NEWNS) != 0) return 77;
+            if (::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return 77;
+            if (::mount("none", at.path.c_str(), "tmpfs", 0, "size=1m") != 0) return 77;
+            engine with = open_engine(4, {}, use_ring);
+            const unique_fd fd = open_file(at.path + "/file", O_CREAT | O_RDWR);
+            unsigned full = 0;
+            for (uint64_t i = 0; i < 4; ++i)
+                need(with.submit({operation::write, fd.get(), source.data() + (i << 20), 1 << 20, i << 20, i}));
+            while (with.in_flight() > 0) {
+                for (const completion& done : need(with.wait(1, deadline::in_ms(10'000))))
+                    full += done.os_errno == ENOSPC;
+            }
+            return full == 3 ? 0 : 1;
+        });
+        if (status == 77) cr_skip_test("no mount namespace of our own here");
+        cr_assert_eq(status, 0, "%d", status);
+    }
+}
