@@ -62,7 +62,7 @@ $(O)/tests/tools/ranks: $(O)/tests/tools/ranks.o $(O)/libvarde.so
 	@mkdir -p $(@D)
 	$(call quiet,LINK )$(CXX) $(ldflags) -o $@ $< -L$(O) -lvarde -Wl$(comma)-rpath$(comma)'$$ORIGIN/../..' $(LDFLAGS)
 
-# ---- Style.  A stamp per file, made again when the file or a header of its changes; needs no object, so it runs beside a build.
+# ---- Style.  A stamp per file, made again when the file or a header of its changes; no objects: it runs beside a build
 .PHONY: tidy tidy-parts tidy-style tidy-cppcheck
 product_sources := $(wildcard lib/*/*.cc spank/*.cc spank/*.c prolog/*.cc epilog/*.cc epilog/*/*.cc)
 all_headers := $(wildcard lib/*/*.h lib/examples/*/*.h spank/*.h prolog/*.h epilog/*.h epilog/*/*.h tests/*/*.h)
