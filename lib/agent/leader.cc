@@ -81,7 +81,10 @@ void schedule::settle(const view& what) {
         failed = failed || state == outcome::failed;
         late = late || state == outcome::late;
     }
-    if (!all_sealed && !failed && !late) return;
+    // An interval later, training beyond the step and nobody at work: its nodes never armed it, because another leader had proposed a later
+    // one while this one was silent.  Nobody will ever report it.
+    const bool lost = newest_step_ > proposed_step_ && what.now_ns >= due_ns_ && !any_draining(what);
+    if (!all_sealed && !failed && !late && !lost) return;
     open_ = false;
     if (late) {  // try again at once, from farther ahead; a failed write waits for the next interval instead
         lead_ns_ = std::min(2 * lead_ns_, lead_max_ns);
@@ -125,6 +128,7 @@ std::vector<sealed_generation> newly_complete(const view& what, uint64_t complet
             for (const auto& state : node.slot.generations) {
                 if (state.step != mine.step || state.what != outcome::sealed) continue;
                 generation.packs.push_back({node.slot.node_index, state.bytes_total, state.seal_checksum, node.slot.host});
+                break;  // one node is one pack, whatever its slot says
             }
         }
         if (generation.packs.size() == what.nodes.size()) found.push_back(std::move(generation));
@@ -170,7 +174,9 @@ restart::wish restart::next(const view& what) {
             return wish::mark_and_choose;
         case store::verdict::mismatch:
         case store::verdict::failed:
-            offer(store::choice_kind::refused, {}, node.slot.host + ": " + node.slot.reason);
+            // The code travels in the place of the step (roster.h).
+            offer(store::choice_kind::refused, {static_cast<uint64_t>(node.slot.loaded == store::verdict::failed ? code::io : code::mismatch), 0},
+                  node.slot.host + ": " + node.slot.reason);
             return wish::nothing;
         }
     }
