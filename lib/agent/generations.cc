@@ -176,6 +176,7 @@ void node::look_for_late() {
         for (uint32_t rank = 0; rank < ranks_.size(); rank++) {
             if (work != works_.end() && (*work)->saves[rank]) continue;
             if (!passed_by(rank, step)) continue;
+            if (ranks_[rank].left && work == works_.end()) break;   // training ended before a step that nobody saved: nothing is lost
             const bool ended = ranks_[rank].gone || ranks_[rank].left;
             drop_work(step, ended ? outcome::failed : outcome::late,
                       "rank " + std::to_string(ranks_[rank].facts.rank) + (ended ? " has ended without saving it" : " was past it when it became due"));
@@ -233,7 +234,8 @@ void node::note_complete(uint64_t step) {
 // ---- Leading
 
 void node::lead_generations(const view& now) {
-    if (const auto step = schedule_->propose(now)) {
+    const bool ending = std::any_of(ranks_.begin(), ranks_.end(), [](const local_rank& rank) { return rank.left || rank.gone; });
+    if (const auto step = ending ? std::nullopt : schedule_->propose(now)) {
         mine_.proposed_step = *step;
         log_.info("generation at step " + std::to_string(*step) + " proposed, " + std::to_string(schedule_->step_ns() / ns_per_ms) + " ms per step");
         beat();

@@ -2,6 +2,7 @@
 #include "agent/memory.h"
 
 #include "arena/control.h"
+#include "base/limits.h"
 #include "base/units.h"
 
 #include <algorithm>
@@ -47,7 +48,9 @@ result<node_memory> map_memory(unique_fd control_fd, unique_fd arena_fd) {
     return node_memory{std::move(control_fd), std::move(arena_fd), std::move(*control), std::move(*arena)};
 }
 
-result<node_memory> make_memory(uint64_t arena_bytes) {
+result<node_memory> make_memory(uint64_t wanted_bytes) {
+    const uint64_t arena_bytes = wanted_bytes / limits::page_bytes * limits::page_bytes;
+    if (arena_bytes == 0) return fail(code::no_memory, "an arena of " + format_bytes(wanted_bytes) + " is no arena; raise --ckpt-memory");
     auto control_fd = make_memfd("varde-control", arena::control_bytes);
     if (!control_fd) return control_fd.error();
     auto arena_fd = make_memfd("varde-arena", arena_bytes);

@@ -4,6 +4,7 @@
 #include "base/process.h"
 #include "base/units.h"
 
+#include <algorithm>
 #include <cstdlib>
 
 namespace varde::agent {
@@ -43,8 +44,25 @@ std::string field_of(const std::string& line, const std::string& key) {
     return {};
 }
 
-job_facts parse_job(const std::string& line) {
+std::string line_of_job(const std::string& output, uint64_t job_id) {
+    const std::string start = "JobId=" + std::to_string(job_id) + " ";
+    for (size_t at = 0; at < output.size();) {
+        const size_t end = std::min(output.find('\n', at), output.size());
+        if (output.compare(at, start.size(), start) == 0) return output.substr(at, end - at);
+        at = end + 1;
+    }
+    return {};
+}
+
+job_facts parse_job(const std::string& whole) {
     job_facts facts;
+    // Before the job's name, which may look like anything: numbers.  After it: the fields from MCS_label on.
+    const std::string numbers = whole.substr(0, whole.find(" JobName="));
+    facts.id = field_of(numbers, "JobId");
+    const std::string task = field_of(numbers, "ArrayTaskId");
+    if (parse_number(task)) facts.id = field_of(numbers, "ArrayJobId") + "_" + task;
+    const size_t after_name = whole.rfind(" MCS_label=");
+    const std::string line = after_name == std::string::npos ? whole : whole.substr(after_name);
     facts.state = field_of(line, "JobState");
     if (const auto restarts = parse_number(field_of(line, "Restarts"))) facts.restarts = *restarts;
     facts.batch = field_of(line, "BatchFlag") != "0" && !field_of(line, "BatchFlag").empty();
@@ -57,6 +75,7 @@ result<std::string> slurm::scontrol(std::vector<std::string> arguments) const {
     if (!present()) return fail(code::unavailable, "there is no Slurm job");
     program what;
     what.arguments = {bin_directory_ + "/scontrol"};
+    what.timeout_ms = timeout_ms_;
     what.environment = {"PATH=/usr/bin:/bin", "LC_ALL=C"};
     // The configuration of the running Slurm, where it is not at the default place.
     if (const char* conf = ::getenv("SLURM_CONF")) what.environment.push_back(std::string("SLURM_CONF=") + conf);
@@ -76,16 +95,18 @@ result<std::string> slurm::scontrol(std::vector<std::string> arguments) const {
 }
 
 result<job_facts> slurm::job() const {
-    auto line = scontrol({"--oneliner", "show", "job", std::to_string(job_id_)});
-    if (!line) return line.error();
-    return parse_job(*line);
+    auto output = scontrol({"--oneliner", "show", "job", std::to_string(job_id_)});
+    if (!output) return output.error();
+    const std::string line = line_of_job(*output, job_id_);
+    if (line.empty()) return fail(code::unavailable, "scontrol shows no job " + std::to_string(job_id_));
+    return parse_job(line);
 }
 
 result<void> slurm::comment(const std::string& text) const {
     auto facts = job();
     if (!facts) return facts.error();
     if (!facts->comment.empty() && facts->comment.rfind(comment_mark, 0) != 0) return {};  // the user's own text
-    auto done = scontrol({"update", "jobid=" + std::to_string(job_id_), "comment=" + text});
+    auto done = scontrol({"update", "jobid=" + facts->id, "comment=" + text});
     if (!done) return done.error();
     return {};
 }
@@ -99,9 +120,9 @@ result<void> slurm::requeue(uint64_t restarts, const std::string& text) const {
     if (facts->state != "RUNNING") return fail(code::busy, "the job is " + facts->state + ", not running");
     if (!facts->batch) return fail(code::invalid, "only jobs of sbatch can be requeued");
     if (facts->comment.empty() || facts->comment.rfind(comment_mark, 0) == 0) {
-        discard(scontrol({"update", "jobid=" + std::to_string(job_id_), "comment=" + text}), "the requeue matters more");
+        discard(scontrol({"update", "jobid=" + facts->id, "comment=" + text}), "the requeue matters more");
     }
-    auto done = scontrol({"requeue", std::to_string(job_id_)});
+    auto done = scontrol({"requeue", facts->id});
     if (!done) return done.error();
     return {};
 }
