@@ -1,0 +1,208 @@
+#!/usr/bin/env bats
+#
+# Prolog, epilog and controller hook on a real Slurm, with the real agent: what a node looks like during and after a job, that no
+# fault of a job or of ours drains a node, and how a requeued job gets away from a dead node.
+
+cluster="$BATS_TEST_DIRNAME/cluster"
+
+setup_file() {
+    ((EUID == 0)) || skip "needs root"
+    export VARDE_CLUSTER_DIR="$BATS_FILE_TMPDIR/cluster"
+    local build tree program
+    build=$BATS_TEST_DIRNAME/../../build/${BUILD:-release}
+    tree=$BATS_FILE_TMPDIR/tree
+    mkdir -p "$tree"/lib/varde "$tree"/libexec/varde
+    cp "$build/spank_varde.so" "$tree/lib/varde/"
+    for program in agent prolog epilog controller; do cp "$build/bin/varde-$program" "$tree/libexec/varde/"; done
+    # A busy build machine is slower than a node that waits for a job.
+    printf 'prolog: {ready_ms: 20000}\nepilog: {drain_s: 5}\n' >"$BATS_FILE_TMPDIR/varde.yaml"
+    "$cluster" up --nodes 3 --varde "$tree" --varde-yaml "$BATS_FILE_TMPDIR/varde.yaml"
+}
+
+teardown_file() { "$cluster" down; }
+
+setup() {
+    bats_require_minimum_version 1.5.0
+    flash="$VARDE_CLUSTER_DIR/flash"
+}
+
+# No test leaves a job, a dead node or a changed file to the next.
+teardown() {
+    "$cluster" run scancel --user=varde
+    within 60 no_jobs
+    local node
+    for node in node1 node2 node3; do
+        "$cluster" exec "$node" true 2>/dev/null || "$cluster" start "$node"
+    done
+    "$cluster" exec controller scontrol update nodename=node[1-3] state=resume 2>/dev/null || true
+    within 60 all_idle
+}
+
+no_jobs() { [[ -z $("$cluster" run squeue -h) ]]; }
+all_idle() { [[ $("$cluster" run sinfo -h -o %T) == idle ]]; }
+
+within() { # SECONDS COMMAND...
+    local end=$((SECONDS + $1))
+    shift
+    until "$@"; do
+        ((SECONDS < end)) || return 1
+        sleep 0.1
+    done
+}
+
+show() { "$cluster" run scontrol show --oneliner job "$1"; }
+state_is() { [[ $(show "$1") == *" JobState=$2 "* ]]; }
+running_again() { [[ $(show "$1") == *" JobState=RUNNING "*" Restarts=1 "* ]]; }
+gone() { ! "$cluster" exec "$1" test -e "$2"; }
+
+submit() { # SCRIPT OPTIONS...
+    local script=$1
+    shift
+    printf '#!/bin/bash\n%s\n' "$script" >"$flash/job.sh"
+    "$cluster" run sbatch --parsable --chdir=/flash --output=/flash/out.%j --ckpt-memory=16M "$@" /flash/job.sh
+}
+
+# field NODE JOB KEY: of the node's state.json
+field() { "$cluster" exec "$1" cat "/run/varde/$2/state.json" | jq -r ".$3"; }
+
+@test "a job that asks has an agent on each node, and nothing is left of it" {
+    local job node pid
+    # shellcheck disable=SC2016 # for the job's shell
+    job=$(submit 'ls -l /run/varde/$SLURM_JOB_ID; sleep 100' --nodes=2 --ckpt-interval=1m)
+    within 60 state_is "$job" RUNNING
+    for node in node1 node2; do
+        [[ $(field $node "$job" state) == ready ]]
+        [[ $(field $node "$job" arena_bytes) == 16777216 ]]
+        pid=$(field $node "$job" agent_pid)
+        run "$cluster" exec $node grep -E '^(Uid|NoNewPrivs)' "/proc/$pid/status"
+        [[ $output == *61001*61001*61001*61001* && $output == *NoNewPrivs:*1* ]]
+        [[ $("$cluster" exec $node stat -c '%U %a' "/run/varde/$job/agent.sock") == "varde 600" ]]
+        [[ $("$cluster" exec $node stat -c '%U %a' "/run/varde/$job") == "root 755" ]]
+    done
+    within 10 grep -q agent.sock "$flash/out.$job"
+    [[ $("$cluster" run --user guest id -un) == guest ]]
+    "$cluster" run scancel "$job"
+    within 60 no_jobs
+    for node in node1 node2; do
+        within 20 gone $node "/run/varde/$job"
+        run "$cluster" exec $node bash -c 'cat /proc/[0-9]*/comm | grep varde'
+        [[ -z $output ]]
+    done
+}
+
+@test "a job without options finds the node as it was" {
+    local job
+    "$cluster" exec node1 rm -rf /run/varde
+    printf '#!/bin/bash\nls -d /run/varde /proc/*/exe\n' >"$flash/job.sh"
+    "$cluster" run sbatch --wait --nodelist=node1 -o /flash/out.plain /flash/job.sh || true
+    gone node1 /run/varde
+    run ! grep /run/varde/ "$flash/out.plain"
+}
+
+@test "a node whose agent is missing runs the job all the same, and says why" {
+    local job
+    mv "$VARDE_CLUSTER_DIR/varde/libexec/varde/varde-agent" "$VARDE_CLUSTER_DIR/varde/libexec/varde/away"
+    job=$(submit 'sleep 100' --nodelist=node1 --ckpt-interval=1m)
+    within 60 state_is "$job" RUNNING
+    mv "$VARDE_CLUSTER_DIR/varde/libexec/varde/away" "$VARDE_CLUSTER_DIR/varde/libexec/varde/varde-agent"
+    [[ $(field node1 "$job" state) == degraded ]]
+    [[ $(field node1 "$job" reason) == *"couldn't start varde-agent: No such file"* ]]
+}
+
+@test "a wrong varde.yaml and a greedy job degrade their node, and nodes stay up" {
+    local job
+    echo 'agent: {memry: 1G}' >"$VARDE_CLUSTER_DIR/etc/varde/varde.yaml"
+    job=$(submit 'sleep 100' --nodelist=node1 --ckpt-interval=1m)
+    within 60 state_is "$job" RUNNING
+    cp "$BATS_FILE_TMPDIR/varde.yaml" "$VARDE_CLUSTER_DIR/etc/varde/varde.yaml"
+    [[ $(field node1 "$job" reason) == *"varde.yaml:1"*"memry"* ]]
+    job=$(submit 'sleep 100' --nodelist=node2 --ckpt-interval=1m --ckpt-memory=15T)
+    within 60 state_is "$job" RUNNING
+    [[ $(field node2 "$job" reason) == *"15 TiB"*"--ckpt-memory"* ]]
+    "$cluster" run scancel --user=varde
+    within 60 no_jobs
+    [[ $("$cluster" run sinfo -h -o %T) != *dr* ]]
+}
+
+@test "agents outlive a restart of slurmd, and its epilog ends them" {
+    local job pid
+    job=$(submit 'sleep 100' --nodelist=node1 --ckpt-interval=1m)
+    within 60 state_is "$job" RUNNING
+    pid=$(field node1 "$job" agent_pid)
+    # shellcheck disable=SC2016 # for the node's shell
+    "$cluster" exec node1 bash -c 'kill $(cat /run/slurmd.pid); sleep 1; setsid --fork slurmd -D </dev/null >/dev/null 2>&1'
+    within 20 "$cluster" exec node1 bash -c ': </dev/tcp/127.0.0.1/6818'
+    "$cluster" exec node1 test -e "/proc/$pid"
+    "$cluster" run scancel "$job"
+    within 60 gone node1 "/run/varde/$job"
+    gone node1 "/proc/$pid"
+}
+
+@test "epilog without prolog, and twice" {
+    run "$cluster" exec node1 env -i SLURM_JOB_ID=4000000000 /opt/varde/libexec/varde/varde-epilog
+    [[ $status -eq 0 && -z $output ]]
+    run "$cluster" exec node1 env -i SLURM_JOB_ID=../etc /opt/varde/libexec/varde/varde-epilog
+    [[ $status -eq 0 && $output == *"SLURM_JOB_ID"* ]]
+}
+
+@test "a requeued job is free of its dead node within seconds, and does not return to it" {
+    local job began
+    job=$(submit 'sleep 200' --nodes=2 --ckpt-interval=1m)
+    within 60 state_is "$job" RUNNING
+    "$cluster" kill node2
+    began=$EPOCHREALTIME
+    "$cluster" run scontrol requeue "$job"
+    within 60 running_again "$job"
+    echo "# running again $(bc <<<"$EPOCHREALTIME - $began") s after the requeue" >&3
+    [[ $(show "$job") == *" ExcNodeList=node2 "* ]]
+    run "$cluster" run scontrol show node node2
+    [[ $output == *State=DOWN* && $output == *"varde: slurmd does not answer, job $job requeued"* ]]
+    [[ $("$cluster" exec node3 jq .restart_count "/run/varde/$job/state.json") == 1 ]]
+}
+
+@test "a requeue with all nodes alive only loses Slurm's delay" {
+    local job
+    job=$(submit 'sleep 200' --nodes=2 --ckpt-interval=1m)
+    within 60 state_is "$job" RUNNING
+    "$cluster" run scontrol requeue "$job"
+    within 60 running_again "$job"
+    [[ $(show "$job") == *" ExcNodeList=(null) "* ]]
+    all_nodes_up
+}
+
+all_nodes_up() { [[ $("$cluster" run sinfo -h -o %T) != *down* ]]; }
+
+@test "a requeued job without options waits as Slurm says" {
+    local job
+    printf '#!/bin/bash\nsleep 200\n' >"$flash/job.sh"
+    job=$("$cluster" run sbatch --parsable --requeue -o /dev/null /flash/job.sh)
+    within 60 state_is "$job" RUNNING
+    "$cluster" run scontrol requeue "$job"
+    within 30 state_is "$job" PENDING
+    sleep 4
+    [[ $(show "$job") == *Reason=BeginTime* ]]
+}
+
+@test "a slurmd that is being restarted costs its node nothing" {
+    local job
+    job=$(submit 'sleep 200' --nodes=2 --ckpt-interval=1m)
+    within 60 state_is "$job" RUNNING
+    # shellcheck disable=SC2016 # for the node's shell
+    "$cluster" exec node2 bash -c 'kill $(cat /run/slurmd.pid)'
+    "$cluster" run scontrol requeue "$job"
+    sleep 4
+    "$cluster" exec node2 bash -c 'setsid --fork slurmd -D </dev/null >/dev/null 2>&1'
+    within 60 running_again "$job"
+    all_nodes_up
+}
+
+@test "a cancelled job with a dead node is left to Slurm" {
+    local job
+    job=$(submit 'sleep 200' --nodes=2 --ckpt-interval=1m)
+    within 60 state_is "$job" RUNNING
+    "$cluster" kill node2
+    "$cluster" run scancel "$job"
+    sleep 5
+    all_nodes_up
+    "$cluster" exec controller scontrol update nodename=node2 state=down reason=test
+}
