@@ -40,6 +40,10 @@ fuzz-%: $(O)/tests/fuzz/%_fuzz
 bench: setup
 	+@$(MAKE) --no-print-directory all $(O)/tests/bench/bench
 	@$(O)/tests/bench/bench
+bench_objects := $(patsubst %.cc,$(O)/%.o,$(wildcard tests/bench/*.cc))
+$(O)/tests/bench/bench: $(bench_objects) $(call archives,agent)
+	@mkdir -p $(@D)
+	$(link) $(call libraries,agent) -ldl $(LDFLAGS)
 
 # ---- Fuzzers: the layer that each target links with
 fuzz_layer_pack     := pack
@@ -104,3 +108,16 @@ tidy-cppcheck:
 	  --std=c++20 --std=c11 --library=posix --enable=warning,performance,portability,style --inline-suppr \
 	  --suppressions-list=tests/cppcheck.txt --template='{file}:{line}: {severity}: {message} [{id}]' \
 	  '-DSPANK_PLUGIN(name,version)=' $(includes) lib spank prolog epilog
+
+# ---- ThreadSanitizer: plain programs, because Criterion does not start under it.  tests/tsan/LAYER_topic.cc links with LAYER.
+tsan_tests := $(patsubst tests/tsan/%.cc,$(O)/tests/tsan/%,$(wildcard tests/tsan/*.cc))
+define tsan_test
+$(O)/tests/tsan/$(1): $(O)/tests/tsan/$(1).o $(call archives,$(call layer_of,$(1)))
+	$$(link) $(call libraries,$(call layer_of,$(1))) $$(LDFLAGS)
+endef
+$(foreach name,$(notdir $(tsan_tests)),$(eval $(call tsan_test,$(name))))
+.PHONY: tsan run-tsan
+tsan:
+	+@$(MAKE) --no-print-directory BUILD=tsan run-tsan
+run-tsan: $(tsan_tests)
+	@set -e; for program in $(tsan_tests); do TSAN_OPTIONS=halt_on_error=1 $$program; done

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -40,15 +41,46 @@ bool is_private(const std::string& path) {
     return ::lstat(path.c_str(), &found) == 0 && S_ISDIR(found.st_mode) && found.st_uid == ::geteuid() && (found.st_mode & 077) == 0;
 }
 
+bool is_file(const unique_fd& file, const std::string& path) {
+    struct stat open{};
+    struct stat named{};
+    return ::fstat(file.get(), &open) == 0 && ::lstat(path.c_str(), &named) == 0 && open.st_ino == named.st_ino && open.st_dev == named.st_dev;
+}
+
 result<unique_fd> lock_file(const std::string& path, deadline until) {
-    unique_fd file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-    if (!file) return os_error(errno, "couldn't open '" + path + "'");
-    while (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
+    for (;;) {
+        unique_fd file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+        if (!file) return os_error(errno, "couldn't open '" + path + "'");
+        if (::flock(file.get(), LOCK_EX | LOCK_NB) == 0) {
+            // While we waited it may have been swept away as a left-over; then another one has its name.
+            if (is_file(file, path)) return file;
+            continue;
+        }
         if (errno != EWOULDBLOCK && errno != EINTR) return os_error(errno, "couldn't lock '" + path + "'");
         if (until.passed()) return fail(code::timeout, "couldn't lock '" + path + "': another rank has been starting the agent for too long");
         pause_briefly();
     }
-    return file;
+}
+
+bool is_dead(const std::string& socket_path) {
+    const auto socket = connect_to(socket_path, deadline::in_ms(0));
+    return !socket && (socket.error().what == code::not_found || socket.error().what == code::unavailable);
+}
+
+// Earlier starts leave their lock, log and socket behind; those whose agent is dead go, under their own lock.
+void sweep(const std::string& directory) {
+    DIR* listing = ::opendir(directory.c_str());
+    if (listing == nullptr) return;
+    while (const dirent* entry = ::readdir(listing)) {
+        const std::string_view name = entry->d_name;
+        if (!name.ends_with(".lock")) continue;
+        const std::string base = directory + '/' + std::string(name.substr(0, name.size() - 5));
+        const unique_fd lock(::open((base + ".lock").c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+        if (!lock || ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0 || !is_dead(base + ".sock")) continue;
+        for (const char* kind : {".sock", ".log", ".lock"})
+            discard(::unlink((base + kind).c_str()), "it may be gone already, and is only litter");
+    }
+    ::closedir(listing);
 }
 
 std::string directory_name(const std::string& path) {
@@ -188,6 +220,7 @@ result<embedded_agent> embedded_connect(std::string_view launch, const std::stri
 
     auto program = agent_program(get);
     if (!program) return std::move(program).error();
+    sweep(*directory);
     if (::unlink(path.c_str()) != 0 && errno != ENOENT) return os_error(errno, "couldn't remove the dead socket '" + path + "'");
     const std::string log = base + ".log";
     const auto child = spawn(*program, path, log);

@@ -46,7 +46,12 @@ result<reached_agent> reach_agent(const settings& with, environment get, const p
         }
     }
     auto own = embedded_connect(with.where.launch, facts.host, get, until);
-    if (!own) return std::move(own).error();
+    if (!own) {
+        failure why = std::move(own).error();
+        if (!with.job_id.empty())
+            why.context += "; the prolog's agent of job " + with.job_id + " is not there either: in a container, mount /run/varde/" + with.job_id;
+        return why;
+    }
     return reached_agent{std::move(own->socket), own->path};
 }
 

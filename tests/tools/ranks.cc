@@ -4,7 +4,7 @@
 //         [--directory DIR] [--name NAME] [--socket PATH]
 //
 // Every tensor is split by rows over the ranks (one is replicated), and each byte follows from seed, tensor, step and its place in the whole
-// tensor, so a restore can be verified with any number of ranks.  --every N saves each N steps besides what is due; --hold-ms stays that
+// tensor, so a restore can be verified with any number of ranks.  --bytes is of all ranks together; --every N saves each N steps besides what is due; --hold-ms stays that
 // long after the last step; --keep-going does not wait for the last save.  Each rank prints one line at its start and one at its end:
 //   rank 0: restored step 20, 8.0 MiB verified
 //   rank 0: done at step 40, saves 4, complete 40, failed 0, stall 1.2 ms
@@ -70,7 +70,7 @@ std::vector<tensor> make_tensors(const plan& with, uint64_t rank) {
         std::tie(one.type, one.element_bytes) = types[mix(with.seed + i) % std::size(types)];
         one.columns = 1 + mix(with.seed * 31 + i) % 97;
         one.split = i != 1;
-        const uint64_t share = with.bytes * with.ranks / with.tensors;
+        const uint64_t share = with.bytes / with.tensors;
         one.rows = i == 2 ? 1 : std::max<uint64_t>(1, share / (one.columns * one.element_bytes));   // 2: fewer rows than ranks
         if (!one.split) one.rows = 3;
         one.first_row = one.split ? one.rows * rank / with.ranks : 0;
@@ -239,7 +239,14 @@ int main(int argc, char** argv) {
     for (uint64_t rank = 0; rank < with.ranks; rank++) {
         const pid_t child = ::fork();
         if (child < 0) return 1;
-        if (child == 0) std::exit(player(with, rank).play() ? 0 : 1);
+        if (child == 0) {
+            bool good = false;
+            {
+                player one(with, rank);
+                good = one.play();
+            }
+            std::exit(good ? 0 : 1);
+        }
     }
     int worst = 0;
     for (int status = 0; ::wait(&status) > 0;) worst |= WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : 1;
