@@ -75,7 +75,8 @@ void set(const requeue& what, const slurm_tools& slurm, const std::string& assig
 }
 
 // In this order: a job that runs takes no ExcNodeList any more.
-void start_now(const requeue& what, const slurm_tools& slurm, const job_facts& job, std::vector<std::string> bad, std::vector<std::string>& log) {
+void start_now(const requeue& what, const slurm_tools& slurm, const job_facts& job, const std::vector<std::string>& bad,
+               std::vector<std::string>& log) {
     if (!bad.empty()) {
         const std::string list = join(bad);
         set(what, slurm, "ExcNodeList=" + (job.excluded.empty() ? list : job.excluded + "," + list), log);

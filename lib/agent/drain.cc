@@ -258,6 +258,7 @@ drain_outcome drain::carry_out(drain_job& job) {
         outcome.why = seal.error();
         if (!may_retry(job, outcome.why, attempt)) break;
         log_.warning("step " + std::to_string(job.id.step) + ": " + outcome.why.context + "; trying again from memory");
+        // NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): may_retry() refuses the attempt that has no pause
         const auto until = deadline::in_ms(outcome.why.os_errno == EINVAL ? 0 : retry_pause_ms[attempt]);
         while (!until.passed() && !job.cancelled.load(std::memory_order_relaxed)) {
             std::this_thread::sleep_for(std::chrono::milliseconds(look_ms));
