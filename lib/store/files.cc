@@ -49,7 +49,7 @@ result<std::vector<std::string>> read_names(int directory, const std::string& pa
     };
     const std::unique_ptr<DIR, close_stream> stream(::fdopendir(fd.get()));
     if (!stream) return os_error(errno, "couldn't read the directory '" + path + "'");
-    (void)fd.release();  // the stream's now
+    discard(fd.release(), "the stream owns it");
     std::vector<std::string> names;
     while (true) {
         errno = 0;
