@@ -242,7 +242,7 @@ Test(choose, later_incarnation_of_a_step_wins) {
 }
 
 Test(choose, later_incarnation_wins_over_a_later_step) {
-    // A restart from step 50 has begun anew; the generation of step 200 was abandoned, or comes from a node that was cut off.
+    // A restart from step 50 has begun anew; step 200 was abandoned, or comes from a node that was cut off.
     temporary_directory at;
     run_directory run = open_run(at);
     write_generation(run, {200, 1}, 1);
