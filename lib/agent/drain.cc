@@ -17,8 +17,6 @@ namespace varde::agent {
 
 namespace {
 
-constexpr int attempts_max = 3;
-constexpr uint64_t retry_pause_ms[] = {2000, 10'000};   // storage that was full or away for a moment
 constexpr uint64_t abandon_wait_ms = 60'000;            // for transfers in flight after a failure
 constexpr uint64_t cancelled_wait_ms = 2000;
 constexpr int look_ms = 50;                             // between looks for staged chunks and for a cancel
@@ -43,7 +41,7 @@ class writing {
 public:
     writing(drain_job& job, io::engine& engine, arena::node_control* node, int fd)
         : job_(job), engine_(engine), node_(node), fd_(fd), sums_(job.image.chunk_count, 0),
-          next_(job.sources.size(), 0), written_(job.sources.size()) {
+          next_(job.sources.size(), 0), written_(job.sources.size()), released_(job.sources.size(), 0) {
         for (size_t i = 0; i < job.sources.size(); i++) {
             if (!job.sources[i].held()) written_[i].resize(job.sources[i].chunk_count, false);
         }
@@ -70,6 +68,7 @@ private:
     std::vector<uint64_t> sums_;
     std::vector<uint64_t> next_;                 // chunk to submit next, per source
     std::vector<std::vector<bool>> written_;     // only for sources that are not held
+    std::vector<uint64_t> released_;             // chunks of those; counted here, because a rank can damage its control page
     uint64_t chunks_written_ = 0;
 };
 
@@ -122,10 +121,9 @@ void writing::release_in_order(size_t source, uint64_t index) {
     if (written.empty()) return;  // held
     written[index] = true;
     const auto& from = job_.sources[source];
-    uint64_t released = from.control->released.load(std::memory_order_relaxed);
-    const uint64_t before = released;
-    while (released < from.end_chunk() && written[released - from.first_chunk]) released++;
-    if (released != before) release(from, released);
+    const uint64_t before = released_[source];
+    while (released_[source] < from.chunk_count && written[released_[source]]) released_[source]++;
+    if (released_[source] != before) release(from, from.first_chunk + released_[source]);
 }
 
 result<void> writing::note(const io::completion& done) {
@@ -242,7 +240,7 @@ bool drain::may_retry(const drain_job& job, const failure& why, int attempt) con
     const bool held = std::all_of(job.sources.begin(), job.sources.end(), [](const auto& source) { return source.held(); });
     if (!held || job.cancelled.load(std::memory_order_relaxed)) return false;
     if (why.os_errno == EINVAL && direct_refused_ && attempt == 0) return true;   // the next attempt goes through the page cache
-    return attempt + 1 < attempts_max && (why.what == code::no_space || why.what == code::io);
+    return attempt < static_cast<int>(job.retry_pause_ms.size()) && (why.what == code::no_space || why.what == code::io);
 }
 
 drain_outcome drain::carry_out(drain_job& job) {
@@ -259,7 +257,7 @@ drain_outcome drain::carry_out(drain_job& job) {
         if (!may_retry(job, outcome.why, attempt)) break;
         log_.warning("step " + std::to_string(job.id.step) + ": " + outcome.why.context + "; trying again from memory");
         // NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): may_retry() refuses the attempt that has no pause
-        const auto until = deadline::in_ms(outcome.why.os_errno == EINVAL ? 0 : retry_pause_ms[attempt]);
+        const auto until = deadline::in_ms(outcome.why.os_errno == EINVAL ? 0 : job.retry_pause_ms[static_cast<size_t>(attempt)]);
         while (!until.passed() && !job.cancelled.load(std::memory_order_relaxed)) {
             std::this_thread::sleep_for(std::chrono::milliseconds(look_ms));
         }

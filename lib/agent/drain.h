@@ -10,6 +10,7 @@
 #include "pack/layout.h"
 #include "store/store.h"
 
+#include <array>
 #include <atomic>
 #include <string>
 #include <vector>
@@ -29,6 +30,7 @@ struct drain_source {
 };
 
 struct drain_job {
+    std::array<uint64_t, 2> retry_pause_ms{2000, 10'000};   // storage that was full or away for a moment
     store::generation_id id;
     pack::image image;
     std::vector<drain_source> sources;     // sources[i] fills image.ranges[i]
