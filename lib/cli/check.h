@@ -23,7 +23,7 @@ struct expectation {
 
 struct pack_job {
     std::string path;
-    uint64_t size_bytes = 0;   // for the progress line
+    uint64_t size_bytes = 0;  // for the progress line
     std::optional<expectation> expected;
 };
 
@@ -31,15 +31,15 @@ struct pack_job {
 struct finding {
     code what = code::damaged;
     std::string text;
-    std::optional<uint32_t> rank;        // of a damaged chunk, as the next two
+    std::optional<uint32_t> rank;  // of a damaged chunk, as the next two
     std::optional<uint64_t> chunk;
-    std::vector<std::string> tensors;    // that have bytes in it
+    std::vector<std::string> tensors;  // that have bytes in it
 };
 
 struct pack_report {
     std::string path;
     uint64_t size_bytes = 0;
-    std::vector<finding> findings;       // in file order
+    std::vector<finding> findings;  // in file order
 };
 
 pack_report check_pack(const pack_job& job, progress& shown);

@@ -33,7 +33,8 @@ std::string missing_text(const store::generation& what) {
     const uint32_t count = what.node_count - what.packs_sealed;
     if (what.node_count == 0) return "no pack yet";
     std::string text = count == 1 ? "node " : "nodes ";
-    for (size_t index = 0; index < what.missing.size(); index++) text += (index == 0 ? "" : ", ") + std::to_string(what.missing[index]);
+    for (size_t index = 0; index < what.missing.size(); index++)
+        text += (index == 0 ? "" : ", ") + std::to_string(what.missing[index]);
     if (count > what.missing.size()) text += " and " + std::to_string(count - what.missing.size()) + " more";
     return text + " missing";
 }
@@ -58,10 +59,16 @@ std::string state_text(const store::generation& what) {
 }
 
 std::string list_table(const std::vector<store::generation>& generations, uint64_t now_ns) {
-    table rows({{"STEP", align::right}, {"INCARNATION", align::right}, {"PACKS", align::right}, {"SIZE", align::right}, {"AGE", align::right}, {"STATE"}});
+    table rows({{"STEP", align::right},
+                {"INCARNATION", align::right},
+                {"PACKS", align::right},
+                {"SIZE", align::right},
+                {"AGE", align::right},
+                {"STATE"}});
     for (const auto& each : generations) {
-        rows.add({std::to_string(each.id.step), std::to_string(each.id.incarnation), fmt::format("{}/{}", each.packs_sealed, each.node_count),
-                  format_bytes(each.size_bytes), age_text(each.wall_ns, now_ns), state_text(each)});
+        rows.add({std::to_string(each.id.step), std::to_string(each.id.incarnation),
+                  fmt::format("{}/{}", each.packs_sealed, each.node_count), format_bytes(each.size_bytes),
+                  age_text(each.wall_ns, now_ns), state_text(each)});
     }
     return rows.text(2);
 }
@@ -87,7 +94,8 @@ nlohmann::ordered_json list_json(const std::vector<store::generation>& generatio
 status list(const list_options& options, console to) {
     auto where = find_target(options.path);
     if (where && (where->kind == target_kind::pack || where->kind == target_kind::generation))
-        where = fail(code::invalid, "couldn't list " + pack::in_quotes(options.path) + ": it is a " + (where->kind == target_kind::pack ? "file" : "generation") +
+        where = fail(code::invalid, "couldn't list " + pack::in_quotes(options.path) + ": it is a " +
+                                        (where->kind == target_kind::pack ? "file" : "generation") +
                                         ", not a run; try 'varde show' or 'varde verify'");
     if (!where) {
         complain(to, where.error());

@@ -20,7 +20,8 @@ failure with_path(failure why, const std::string& path) {
 }  // namespace
 
 result<pages> make_pages(uint64_t size_bytes) {
-    pages made(static_cast<std::byte*>(std::aligned_alloc(limits::page_bytes, align_up(size_bytes, limits::page_bytes))));
+    pages made(
+        static_cast<std::byte*>(std::aligned_alloc(limits::page_bytes, align_up(size_bytes, limits::page_bytes))));
     if (!made) return fail(code::no_memory, "couldn't get " + std::to_string(size_bytes) + " bytes of memory");
     return made;
 }
@@ -30,9 +31,13 @@ result<void> pack_input::read(uint64_t offset, std::span<std::byte> target) cons
         const ssize_t count = ::pread(fd_.get(), target.data(), target.size(), static_cast<off_t>(offset));
         if (count < 0 && errno == EINTR) continue;
         // Some file systems take O_DIRECT at open and refuse it here.
-        if (count < 0 && errno == EINVAL && (::fcntl(fd_.get(), F_GETFL) & O_DIRECT) != 0 && store::files::clear_direct(fd_.get())) continue;
+        if (count < 0 && errno == EINVAL && (::fcntl(fd_.get(), F_GETFL) & O_DIRECT) != 0 &&
+            store::files::clear_direct(fd_.get()))
+            continue;
         if (count < 0) return os_error(errno, "couldn't read at byte " + std::to_string(offset));
-        if (count == 0) return fail(code::damaged, "the file ends at byte " + std::to_string(offset) + "; it became shorter while it was read");
+        if (count == 0)
+            return fail(code::damaged,
+                        "the file ends at byte " + std::to_string(offset) + "; it became shorter while it was read");
         target = target.subspan(static_cast<size_t>(count));
         offset += static_cast<uint64_t>(count);
     }
@@ -40,7 +45,9 @@ result<void> pack_input::read(uint64_t offset, std::span<std::byte> target) cons
 }
 
 result<void> pack_input::read_header(uint64_t file_bytes) {
-    if (file_bytes < limits::page_bytes) return fail(code::damaged, "the file has only " + std::to_string(file_bytes) + " bytes; it is torn or no pack of Varde");
+    if (file_bytes < limits::page_bytes)
+        return fail(code::damaged,
+                    "the file has only " + std::to_string(file_bytes) + " bytes; it is torn or no pack of Varde");
     auto first = make_pages(limits::page_bytes);
     if (!first) return std::move(first).error();
     if (auto done = read(0, {first->get(), limits::page_bytes}); !done) return done;
@@ -74,14 +81,17 @@ result<pack_input> pack_input::open(const std::string& path) {
     // Non-blocking, so that a pipe in a pack's place cannot hold us; it means nothing to a file.
     made.fd_.reset(store::files::open_direct_at(AT_FDCWD, path.c_str(), O_RDONLY | O_NONBLOCK, 0, &direct));
     struct stat info {};
-    if (!made.fd_ || ::fstat(made.fd_.get(), &info) != 0) return os_error(errno, "couldn't open the pack " + pack::in_quotes(path, limits::path_bytes_max));
+    if (!made.fd_ || ::fstat(made.fd_.get(), &info) != 0)
+        return os_error(errno, "couldn't open the pack " + pack::in_quotes(path, limits::path_bytes_max));
     if (!S_ISREG(info.st_mode)) return with_path(fail(code::damaged, "it is not a regular file"), path);
-    if (auto done = made.read_header(static_cast<uint64_t>(info.st_size)); !done) return with_path(std::move(done).error(), path);
+    if (auto done = made.read_header(static_cast<uint64_t>(info.st_size)); !done)
+        return with_path(std::move(done).error(), path);
     if (auto done = made.read_seal(); !done) return with_path(std::move(done).error(), path);
     return made;
 }
 
-result<void> pack_input::check_chunk(const pack::placed_range& where, uint64_t chunk_in_range, std::byte* buffer) const {
+result<void> pack_input::check_chunk(const pack::placed_range& where, uint64_t chunk_in_range,
+                                     std::byte* buffer) const {
     const pack::chunk_place place = pack::place_of_chunk(image_, where, chunk_in_range);
     const std::span<std::byte> bytes{buffer, place.size_bytes};
     if (auto done = read(place.file_offset, bytes); !done) return with_path(std::move(done).error(), path_);

@@ -1,5 +1,5 @@
-// A pack opened for looking: header and seal read and checked, chunks on demand.  Reads beside the page cache where the file system takes it,
-// so that verifying a checkpoint does not push a training's data out of memory.
+// A pack opened for looking: header and seal read and checked, chunks on demand.  Reads beside the page cache where
+// the file system takes it, so that verifying a checkpoint does not push a training's data out of memory.
 #pragma once
 
 #include "base/handle.h"
@@ -25,7 +25,7 @@ public:
 
     const std::string& path() const noexcept { return path_; }
     const pack::image& image() const noexcept { return image_; }
-    uint64_t seal_checksum() const noexcept { return seal_checksum_; }   // of the whole seal, as in the manifest
+    uint64_t seal_checksum() const noexcept { return seal_checksum_; }  // of the whole seal, as in the manifest
 
     // Reads one chunk and checks it.  `buffer` holds at least image().chunk_bytes.  Any number of threads at once.
     result<void> check_chunk(const pack::placed_range& where, uint64_t chunk_in_range, std::byte* buffer) const;

@@ -1,7 +1,6 @@
 // The command line of `varde`.
 #include "cli/program.h"
 
-#include "base/limits.h"
 #include "cli/verbs.h"
 #include "varde.h"
 
@@ -33,17 +32,18 @@ void describe(CLI::App& program, request& wanted) {
     program.footer(footer);
 
     wanted.list_verb = program.add_subcommand("ls", "list the generations of a run, or of all runs in a directory");
-    wanted.list_verb->add_option("DIR", wanted.list.path, "default: the current directory");
+    wanted.list_verb->add_option("DIR", wanted.list.path, "default: the current directory")->type_name("");
     wanted.list_verb->add_flag("--json", wanted.list.json, "print JSON");
 
     wanted.verify_verb = program.add_subcommand("verify", "read everything and check every checksum");
-    wanted.verify_verb->add_option("PATH", wanted.verify.path, "default: the current directory");
+    wanted.verify_verb->add_option("PATH", wanted.verify.path, "default: the current directory")->type_name("");
     wanted.verify_verb->add_flag("--json", wanted.verify.json, "print JSON");
 
     wanted.show_verb = program.add_subcommand("show", "list the tensors of a pack or a generation");
-    wanted.show_verb->add_option("PATH", wanted.show.path, "a pack or a generation")->required();
-    wanted.show_verb->add_option("--rank", wanted.show.rank, "only this rank's")->check(CLI::Range(0U, limits::world_max - 1));
-    wanted.show_verb->add_option("--name", wanted.show.name, "only tensors whose name matches this shell pattern")->type_name("GLOB");
+    wanted.show_verb->add_option("PATH", wanted.show.path, "a pack or a generation")->type_name("")->required();
+    wanted.show_verb->add_option("--rank", wanted.show.rank, "only this rank's")->type_name("N");
+    wanted.show_verb->add_option("--name", wanted.show.name, "only tensors whose name matches this shell pattern")
+        ->type_name("GLOB");
     wanted.show_verb->add_flag("--json", wanted.show.json, "print JSON");
 }
 
@@ -52,10 +52,12 @@ status end_of_parsing(const CLI::App& program, const CLI::ParseError& end, conso
     if (end.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) {
         const CLI::App* verb = program.get_subcommands().empty() ? &program : program.get_subcommands().front();
         const bool version = dynamic_cast<const CLI::CallForVersion*>(&end) != nullptr;
-        fmt::print(to.out, "{}", version ? std::string(end.what()) + "\n" : verb->help());
+        fmt::print(to.out, "{}",
+                   version ? std::string(end.what()) + "\n" : verb->help(verb == &program ? "" : "varde"));
         return status::good;
     }
-    complain(to, fail(code::invalid, std::string("couldn't read the command line: ") + end.what() + "; try 'varde --help'"));
+    complain(
+        to, fail(code::invalid, std::string("couldn't read the command line: ") + end.what() + "; try 'varde --help'"));
     return status::failed;
 }
 
@@ -77,9 +79,7 @@ int run(int argc, const char* const* argv, console to) try {
     try {
         program.parse(argc, argv);
         outcome = carry_out(wanted, to);
-    } catch (const CLI::ParseError& end) {
-        outcome = end_of_parsing(program, end, to);
-    }
+    } catch (const CLI::ParseError& end) { outcome = end_of_parsing(program, end, to); }
     // A table that did not arrive (a full disk) is no success.
     if (std::fflush(to.out) != 0) {
         complain(to, os_error(errno, "couldn't write the output"));

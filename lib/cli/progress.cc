@@ -27,14 +27,18 @@ progress::progress(std::FILE* stream, uint64_t total_bytes) noexcept
     : stream_(stream), shown_(is_terminal(stream)), total_bytes_(total_bytes), start_ns_(mono_ns()) {}
 
 std::string progress::line(uint64_t done_bytes, uint64_t total_bytes, uint64_t spent_ns) {
-    const double part = total_bytes == 0 ? 1.0 : static_cast<double>(std::min(done_bytes, total_bytes)) / static_cast<double>(total_bytes);
+    const double part = total_bytes == 0
+                            ? 1.0
+                            : static_cast<double>(std::min(done_bytes, total_bytes)) / static_cast<double>(total_bytes);
     const double seconds = static_cast<double>(spent_ns) / static_cast<double>(ns_per_s);
     const double speed = seconds > 0 ? static_cast<double>(done_bytes) / seconds : 0;
     const auto filled = static_cast<size_t>(part * static_cast<double>(bar_width));
-    std::string text = fmt::format("[{:<{}}] {:3.0f} %, {} of {}", std::string(filled, '#'), bar_width, part * 100, format_bytes(done_bytes), format_bytes(total_bytes));
+    std::string text = fmt::format("[{:<{}}] {:3.0f} %, {} of {}", std::string(filled, '#'), bar_width, part * 100,
+                                   format_bytes(done_bytes), format_bytes(total_bytes));
     if (speed > 0 && done_bytes < total_bytes)
-        text += fmt::format(", {}/s, {} left", format_bytes(static_cast<uint64_t>(speed)),
-                            format_duration(static_cast<uint64_t>(static_cast<double>(total_bytes - done_bytes) / speed)));
+        text +=
+            fmt::format(", {}/s, {} left", format_bytes(static_cast<uint64_t>(speed)),
+                        format_duration(static_cast<uint64_t>(static_cast<double>(total_bytes - done_bytes) / speed)));
     return text;
 }
 

@@ -29,7 +29,7 @@ private:
     const uint64_t total_bytes_;
     const uint64_t start_ns_;
     std::atomic<uint64_t> done_bytes_{0};
-    std::mutex mutex_;       // of drawing
+    std::mutex mutex_;  // of drawing
     uint64_t drawn_ns_ = 0;
 };
 

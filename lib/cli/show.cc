@@ -23,25 +23,38 @@ nlohmann::ordered_json pack_json(const pack_input& input, const show_options& op
     const pack::identity& who = image.who;
     auto ranks = nlohmann::ordered_json::array();
     for (const auto& each : image.ranges) ranks.push_back(each.what.rank);
-    return {{"path", input.path()}, {"run", who.run}, {"step", who.step}, {"incarnation", who.incarnation}, {"node_index", who.node_index},
-            {"node_count", who.node_count}, {"world", who.world}, {"ranks", ranks}, {"library", who.library}, {"chunk_bytes", image.chunk_bytes},
-            {"size_bytes", image.file_bytes}, {"tensors", tensor_json(image, options)}};
+    return {{"path", input.path()},
+            {"run", who.run},
+            {"step", who.step},
+            {"incarnation", who.incarnation},
+            {"node_index", who.node_index},
+            {"node_count", who.node_count},
+            {"world", who.world},
+            {"ranks", ranks},
+            {"library", who.library},
+            {"chunk_bytes", image.chunk_bytes},
+            {"size_bytes", image.file_bytes},
+            {"tensors", tensor_json(image, options)}};
 }
 
 std::string title(const pack_input& input) {
     const pack::image& image = input.image();
     const pack::identity& who = image.who;
-    return fmt::format("{}\n  run {}, step {}, incarnation {}, node {} of {}, {} of {} ranks, {} in chunks of {}, written by version {}\n",
-                       pack::escaped(input.path(), 4096), who.run, who.step, who.incarnation, who.node_index, who.node_count, image.ranges.size(), who.world,
-                       format_bytes(image.file_bytes), format_bytes(image.chunk_bytes), who.library.empty() ? "unknown" : who.library);
+    return fmt::format(
+        "{}\n  run {}, step {}, incarnation {}, node {} of {}, {} of {} ranks, {} in chunks of {}, written by version "
+        "{}\n",
+        pack::escaped(input.path(), 4096), who.run, who.step, who.incarnation, who.node_index, who.node_count,
+        image.ranges.size(), who.world, format_bytes(image.file_bytes), format_bytes(image.chunk_bytes),
+        who.library.empty() ? "unknown" : who.library);
 }
 
 // The packs to show.
 result<std::vector<std::string>> packs_of(const target& where) {
     if (where.kind == target_kind::pack) return std::vector{where.path};
     if (where.kind != target_kind::generation)
-        return fail(code::invalid, "couldn't show " + pack::in_quotes(where.path) + ": it is no pack and no generation; 'varde ls' lists the generations, " +
-                                       "give one as " + pack::in_quotes(where.runs.front() + "/step-...") );
+        return fail(code::invalid, "couldn't show " + pack::in_quotes(where.path) +
+                                       ": it is no pack and no generation; 'varde ls' lists the generations, " +
+                                       "give one as " + pack::in_quotes(where.runs.front() + "/step-..."));
     const auto run = open_run(where.runs.front());
     const auto generations = run ? run->list() : result<std::vector<store::generation>>(run.error());
     if (!generations) return generations.error();
@@ -54,7 +67,8 @@ result<std::vector<std::string>> packs_of(const target& where) {
             if (::access(path.c_str(), F_OK) == 0 || errno != ENOENT) paths.push_back(path);
         }
     }
-    if (paths.empty()) return fail(code::not_found, "couldn't show " + pack::in_quotes(where.path) + ": it has no finished pack yet");
+    if (paths.empty())
+        return fail(code::not_found, "couldn't show " + pack::in_quotes(where.path) + ": it has no finished pack yet");
     return paths;
 }
 
@@ -76,11 +90,18 @@ bool is_wanted(const show_options& options, uint32_t rank, const pack::shard& wh
 }
 
 std::string tensor_table(const pack::image& from, const show_options& options) {
-    table rows({{"RANK", align::right}, {"NAME"}, {"TYPE"}, {"SHAPE"}, {"PLACE"}, {"SIZE", align::right}, {"OFFSET", align::right}});
+    table rows({{"RANK", align::right},
+                {"NAME"},
+                {"TYPE"},
+                {"SHAPE"},
+                {"PLACE"},
+                {"SIZE", align::right},
+                {"OFFSET", align::right}});
     for (const auto& where : from.ranges) {
         for (const auto& each : where.what.shards) {
             if (!is_wanted(options, where.what.rank, each)) continue;
-            rows.add({std::to_string(where.what.rank), pack::escaped(each.name, name_width_max), pack::dtype_name(each.type), shape_text(each.shape), place_text(each),
+            rows.add({std::to_string(where.what.rank), pack::escaped(each.name, name_width_max),
+                      pack::dtype_name(each.type), shape_text(each.shape), place_text(each),
                       format_bytes(each.size_bytes), std::to_string(where.file_offset + each.offset_bytes)});
         }
     }
@@ -92,10 +113,15 @@ nlohmann::ordered_json tensor_json(const pack::image& from, const show_options& 
     for (const auto& where : from.ranges) {
         for (const auto& each : where.what.shards) {
             if (!is_wanted(options, where.what.rank, each)) continue;
-            list.push_back({{"rank", where.what.rank}, {"name", each.name}, {"dtype", pack::dtype_name(each.type)}, {"shape", each.shape},
-                            {"global_shape", each.global_shape.empty() ? each.shape : each.global_shape},
-                            {"offset", each.global_shape.empty() ? std::vector<uint64_t>(each.shape.size(), 0) : each.offset},
-                            {"size_bytes", each.size_bytes}, {"file_offset", where.file_offset + each.offset_bytes}});
+            list.push_back(
+                {{"rank", where.what.rank},
+                 {"name", each.name},
+                 {"dtype", pack::dtype_name(each.type)},
+                 {"shape", each.shape},
+                 {"global_shape", each.global_shape.empty() ? each.shape : each.global_shape},
+                 {"offset", each.global_shape.empty() ? std::vector<uint64_t>(each.shape.size(), 0) : each.offset},
+                 {"size_bytes", each.size_bytes},
+                 {"file_offset", where.file_offset + each.offset_bytes}});
         }
     }
     return list;
@@ -115,11 +141,14 @@ status show(const show_options& options, console to) {
         if (!input) {
             // One pack that is damaged must not hide the others.
             complain(to, input.error());
-            if (outcome != status::damaged) outcome = input.error().what == code::damaged ? status::damaged : status::failed;
+            if (outcome != status::damaged)
+                outcome = input.error().what == code::damaged ? status::damaged : status::failed;
             continue;
         }
         if (options.json) packs.push_back(pack_json(*input, options));
-        else fmt::print(to.out, "{}{}{}", &path == &paths->front() ? "" : "\n", title(*input), tensor_table(input->image(), options));
+        else
+            fmt::print(to.out, "{}{}{}", &path == &paths->front() ? "" : "\n", title(*input),
+                       tensor_table(input->image(), options));
     }
     if (options.json) fmt::print(to.out, "{}", json_text({{"packs", packs}}));
     return outcome;

@@ -10,9 +10,11 @@ namespace {
 
 constexpr size_t gap = 2;
 
-// Characters, taking each for one column wide: right for all but wide scripts and combining marks, which only shift a line.
+// Characters, taking each for one column wide: right for all but wide scripts and combining marks, which only shift
+// a line.
 size_t width(const std::string& text) {
-    return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char letter) { return (static_cast<unsigned char>(letter) & 0xC0) != 0x80; }));
+    return static_cast<size_t>(std::count_if(
+        text.begin(), text.end(), [](char letter) { return (static_cast<unsigned char>(letter) & 0xC0) != 0x80; }));
 }
 
 }  // namespace

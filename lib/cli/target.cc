@@ -29,7 +29,9 @@ result<std::vector<std::string>> names_in(const std::string& path) {
 
 // A run has generations, or at least the roster that its first start makes.
 bool is_run(const std::vector<std::string>& names) {
-    return std::any_of(names.begin(), names.end(), [](const std::string& name) { return name == "roster" || store::parse_generation_name(name).has_value(); });
+    return std::any_of(names.begin(), names.end(), [](const std::string& name) {
+        return name == "roster" || store::parse_generation_name(name).has_value();
+    });
 }
 
 // Runs one level below.  What is no directory, or cannot be a run by its name, is not looked into.
@@ -66,7 +68,8 @@ result<target> directory_target(std::string path) {
     if (!runs) return std::move(runs).error();
     if (runs->empty())
         return fail(code::not_found, "couldn't find a run in " + pack::in_quotes(found.path) +
-                                         ": neither it nor a directory in it has generations; give the directory of a run, as DIR of --ckpt-dir");
+                                         ": neither it nor a directory in it has generations; give the directory of a "
+                                         "run, as DIR of --ckpt-dir");
     found.kind = target_kind::runs;
     found.runs = std::move(*runs);
     return found;
@@ -86,12 +89,15 @@ result<target> find_target(const std::string& path) {
     struct stat info {};
     if (!real || ::stat(real.get(), &info) != 0) return os_error(errno, "couldn't open " + pack::in_quotes(path));
     if (S_ISDIR(info.st_mode)) return directory_target(real.get());
-    if (!S_ISREG(info.st_mode)) return fail(code::invalid, "couldn't read " + pack::in_quotes(path) + ": it is neither a directory nor a file");
+    if (!S_ISREG(info.st_mode))
+        return fail(code::invalid, "couldn't read " + pack::in_quotes(path) + ": it is neither a directory nor a file");
     target found;
     found.path = real.get();
     return found;
 }
 
-result<store::run_directory> open_run(const std::string& path) { return store::run_directory::open(parent_of(path), name_of(path), false); }
+result<store::run_directory> open_run(const std::string& path) {
+    return store::run_directory::open(parent_of(path), name_of(path), false);
+}
 
 }  // namespace varde::cli

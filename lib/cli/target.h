@@ -1,4 +1,5 @@
-// What a path on the command line is: a pack, a generation, a run or a directory of runs.  Decided by reading.  Blocking I/O.
+// What a path on the command line is: a pack, a generation, a run or a directory of runs.  Decided by reading.
+// Blocking I/O.
 #pragma once
 
 #include "base/result.h"
@@ -13,8 +14,8 @@ enum class target_kind : uint8_t { pack, generation, run, runs };
 
 struct target {
     target_kind kind = target_kind::pack;
-    std::string path;            // absolute, without links
-    store::generation_id id{};   // of a generation
+    std::string path;               // absolute, without links
+    store::generation_id id{};      // of a generation
     std::vector<std::string> runs;  // paths of the runs; one for a run, and the one that a generation lies in
 };
 

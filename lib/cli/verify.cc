@@ -30,15 +30,22 @@ uint64_t size_of(const std::string& path) {
     return ::stat(path.c_str(), &info) == 0 ? static_cast<uint64_t>(info.st_size) : 0;
 }
 
-std::vector<pack_job> packs_of(const store::run_directory& run, const std::string& path, const store::generation& what) {
-    const auto record = what.committed ? run.read_manifest(what.id) : result<store::manifest>(fail(code::not_found, ""));
+std::vector<pack_job> packs_of(const store::run_directory& run, const std::string& path,
+                               const store::generation& what) {
+    const auto record =
+        what.committed ? run.read_manifest(what.id) : result<store::manifest>(fail(code::not_found, ""));
     std::vector<pack_job> packs;
     for (uint32_t node = 0; node < what.node_count; node++) {
         const std::string file = path + "/" + store::pack_name(node, what.node_count);
         struct stat info {};
         // Missing packs are the generation's fault, and told as such.
         if (::lstat(file.c_str(), &info) != 0 && errno == ENOENT) continue;
-        expectation wanted{.run = name_of(run.path()), .id = what.id, .node_index = node, .node_count = what.node_count, .recorded = {}, .world = {}};
+        expectation wanted{.run = name_of(run.path()),
+                           .id = what.id,
+                           .node_index = node,
+                           .node_count = what.node_count,
+                           .recorded = {},
+                           .world = {}};
         if (record && node < record->packs.size()) {
             wanted.recorded = record->packs[node];
             wanted.world = record->world;
@@ -62,7 +69,9 @@ result<std::vector<generation_job>> collect(const target& where) {
             jobs.push_back({.path = below, .what = each, .packs = packs_of(*run, below, each)});
         }
     }
-    if (where.kind == target_kind::generation && jobs.empty()) return fail(code::not_found, "couldn't find " + pack::in_quotes(where.path) + ": it was deleted in this moment");
+    if (where.kind == target_kind::generation && jobs.empty())
+        return fail(code::not_found,
+                    "couldn't find " + pack::in_quotes(where.path) + ": it was deleted in this moment");
     return jobs;
 }
 
@@ -72,15 +81,20 @@ pack_job lone_pack(const std::string& path) {
     const auto id = store::parse_generation_name(name_of(parent_of(path)));
     const auto parts = store::parse_pack_name(name_of(path));
     if (!id || !parts) return job;
-    job.expected = expectation{.run = name_of(parent_of(parent_of(path))), .id = *id, .node_index = parts->node_index, .node_count = parts->node_count,
-                               .recorded = {}, .world = {}};
+    job.expected = expectation{.run = name_of(parent_of(parent_of(path))),
+                               .id = *id,
+                               .node_index = parts->node_index,
+                               .node_count = parts->node_count,
+                               .recorded = {},
+                               .world = {}};
     return job;
 }
 
 // Prints as it goes and sums up.
 class verification {
 public:
-    verification(const verify_options& options, console to, uint64_t total_bytes) : options_(options), to_(to), shown_(to.err, total_bytes) {}
+    verification(const verify_options& options, console to, uint64_t total_bytes)
+        : options_(options), to_(to), shown_(to.err, total_bytes) {}
 
     void pack(const pack_job& job) {
         const pack_report report = check_pack(job, shown_);
@@ -90,14 +104,22 @@ public:
         for (const finding& each : report.findings) {
             const bool damage = each.what == code::damaged;
             note(damage ? status::damaged : status::failed);
-            findings.push_back({{"kind", damage ? "damaged" : "unreadable"}, {"text", each.text}, {"rank", nullptr}, {"chunk", nullptr}, {"tensors", each.tensors}});
+            findings.push_back({{"kind", damage ? "damaged" : "unreadable"},
+                                {"text", each.text},
+                                {"rank", nullptr},
+                                {"chunk", nullptr},
+                                {"tensors", each.tensors}});
             if (each.rank) findings.back()["rank"] = *each.rank;
             if (each.chunk) findings.back()["chunk"] = *each.chunk;
         }
-        packs_json_.push_back({{"path", report.path}, {"good", report.findings.empty()}, {"size_bytes", report.size_bytes}, {"findings", findings}});
+        packs_json_.push_back({{"path", report.path},
+                               {"good", report.findings.empty()},
+                               {"size_bytes", report.size_bytes},
+                               {"findings", findings}});
         if (options_.json) return;
         shown_.clear();
-        fmt::print(to_.out, "{}  {}  {}\n", verdict(report), pack::escaped(report.path, 4096), format_bytes(report.size_bytes));
+        fmt::print(to_.out, "{}  {}  {}\n", verdict(report), pack::escaped(report.path, 4096),
+                   format_bytes(report.size_bytes));
         for (const finding& each : report.findings) fmt::print(to_.out, "    {}\n", pack::escaped(each.text, 4096));
     }
 
@@ -106,20 +128,24 @@ public:
     status end(uint64_t spent_ns) {
         const char* word = outcome_ == status::good ? "good" : outcome_ == status::damaged ? "damaged" : "unreadable";
         if (options_.json) {
-            fmt::print(to_.out, "{}", json_text({{"verdict", word}, {"generations", generations_json_}, {"packs", packs_json_}}));
+            fmt::print(to_.out, "{}",
+                       json_text({{"verdict", word}, {"generations", generations_json_}, {"packs", packs_json_}}));
             return outcome_;
         }
         shown_.clear();
-        const char* sum = outcome_ == status::good ? "all good" : outcome_ == status::damaged ? "damage found" : "not all could be read";
-        fmt::print(to_.out, "{} {}, {} read in {:.1f} s: {}\n", packs_, packs_ == 1 ? "pack" : "packs", format_bytes(bytes_),
-                   static_cast<double>(spent_ns) / static_cast<double>(ns_per_s), sum);
+        const char* sum = outcome_ == status::good      ? "all good"
+                          : outcome_ == status::damaged ? "damage found"
+                                                        : "not all could be read";
+        fmt::print(to_.out, "{} {}, {} read in {:.1f} s: {}\n", packs_, packs_ == 1 ? "pack" : "packs",
+                   format_bytes(bytes_), static_cast<double>(spent_ns) / static_cast<double>(ns_per_s), sum);
         return outcome_;
     }
 
 private:
     static const char* verdict(const pack_report& report) {
         if (report.findings.empty()) return "good      ";
-        const bool damage = std::any_of(report.findings.begin(), report.findings.end(), [](const finding& each) { return each.what == code::damaged; });
+        const bool damage = std::any_of(report.findings.begin(), report.findings.end(),
+                                        [](const finding& each) { return each.what == code::damaged; });
         return damage ? "damaged   " : "unreadable";
     }
     // Damage is certain; what could not be read may still be good.
@@ -137,7 +163,8 @@ private:
     nlohmann::ordered_json generations_json_ = nlohmann::ordered_json::array();
 };
 
-// An unfinished generation is nothing bad in a run (a node died in the middle), but not what somebody hopes for who names it.
+// An unfinished generation is nothing bad in a run (a node died in the middle), but not what somebody hopes for who
+// names it.
 void verification::generation(const generation_job& job, bool named) {
     using store::generation_status;
     const bool complete = job.what.status == generation_status::complete;
@@ -146,7 +173,8 @@ void verification::generation(const generation_job& job, bool named) {
     generations_json_.push_back({{"path", job.path}, {"complete", complete}, {"state", state}});
     if (!complete && !options_.json) {
         shown_.clear();
-        fmt::print(to_.out, "{}  {}  {}\n", job.what.status == generation_status::damaged ? "damaged   " : "incomplete", pack::escaped(job.path, 4096), state);
+        fmt::print(to_.out, "{}  {}  {}\n", job.what.status == generation_status::damaged ? "damaged   " : "incomplete",
+                   pack::escaped(job.path, 4096), state);
     }
     for (const pack_job& each : job.packs) pack(each);
 }
@@ -155,7 +183,8 @@ void verification::generation(const generation_job& job, bool named) {
 
 status verify(const verify_options& options, console to) {
     const auto where = find_target(options.path);
-    auto jobs = where ? where->kind == target_kind::pack ? std::vector<generation_job>() : collect(*where) : result<std::vector<generation_job>>(where.error());
+    auto jobs = where ? where->kind == target_kind::pack ? std::vector<generation_job>() : collect(*where)
+                      : result<std::vector<generation_job>>(where.error());
     if (!jobs) {
         complain(to, jobs.error());
         return status::failed;

@@ -1,6 +1,7 @@
 // arrange(): a rank's shards are checked once, here, and get their places in the rank's range.
 //
-// The client library, the agent and the reader of packs all come through this function: what it accepts is what a pack may hold.
+// The client library, the agent and the reader of packs all come through this function: what it accepts is what a
+// pack may hold.
 #include "base/checked.h"
 #include "base/limits.h"
 #include "pack/layout.h"
@@ -27,8 +28,8 @@ result<void> check_name(const shard& what) {
     return {};
 }
 
-// Bits of all elements of a box.  Dimensions of zero do not hide an overflow of the others, because readers of the format
-// multiply in order and refuse such a shape.
+// Bits of all elements of a box.  Dimensions of zero do not hide an overflow of the others, because readers of the
+// format multiply in order and refuse such a shape.
 std::optional<uint64_t> bits_of(const std::vector<uint64_t>& shape, uint64_t element_bits) {
     std::optional<uint64_t> bits = element_bits;
     bool empty = false;
@@ -48,8 +49,8 @@ result<void> check_place(const shard& what) {
     const size_t dims = what.shape.size();
     if (what.global_shape.size() != dims || what.offset.size() != dims)
         return refused(what, "shape, global shape and offset have " + std::to_string(dims) + ", " +
-                                 std::to_string(what.global_shape.size()) + " and " + std::to_string(what.offset.size()) +
-                                 " numbers; they need the same count");
+                                 std::to_string(what.global_shape.size()) + " and " +
+                                 std::to_string(what.offset.size()) + " numbers; they need the same count");
     for (size_t dim = 0; dim < dims; dim++) {
         const auto end = checked_add(what.offset[dim], what.shape[dim]);
         if (!end || *end > what.global_shape[dim])
@@ -57,7 +58,8 @@ result<void> check_place(const shard& what) {
                                      " and size " + std::to_string(what.shape[dim]) + " reach beyond the global size " +
                                      std::to_string(what.global_shape[dim]));
     }
-    if (!bits_of(what.global_shape, dtype_bits(what.type))) return refused(what, "its global shape is too large to count");
+    if (!bits_of(what.global_shape, dtype_bits(what.type)))
+        return refused(what, "its global shape is too large to count");
     return {};
 }
 
@@ -66,15 +68,16 @@ result<uint64_t> check_shard(const shard& what) {
     if (auto named = check_name(what); !named) return std::move(named).error();
     const unsigned element_bits = dtype_bits(what.type);
     if (element_bits == 0)
-        return refused(what, "there is no element type " + std::to_string(static_cast<unsigned>(what.type)) + "; they go from 1 to " +
-                                 std::to_string(dtype_count));
+        return refused(what, "there is no element type " + std::to_string(static_cast<unsigned>(what.type)) +
+                                 "; they go from 1 to " + std::to_string(dtype_count));
     if (what.shape.size() > limits::tensor_dims_max)
         return refused(what, "it has " + std::to_string(what.shape.size()) + " dimensions, more than " +
                                  std::to_string(limits::tensor_dims_max));
     if (auto placed = check_place(what); !placed) return std::move(placed).error();
     const auto bits = bits_of(what.shape, element_bits);
     if (!bits || *bits / 8 > limits::range_bytes_max)
-        return refused(what, "it is larger than the " + std::to_string(limits::range_bytes_max >> 40) + " TiB of a rank");
+        return refused(what,
+                       "it is larger than the " + std::to_string(limits::range_bytes_max >> 40) + " TiB of a rank");
     if (*bits % 8 != 0)
         return refused(what, "its " + std::to_string(*bits) + " bits of " + dtype_name(what.type) +
                                  " do not fill whole bytes; pad the shard to a whole number of bytes");
@@ -85,7 +88,8 @@ result<void> check_unique(const std::vector<shard>& shards) {
     std::unordered_set<std::string_view> names;
     names.reserve(shards.size());
     for (const shard& each : shards) {
-        if (!names.insert(each.name).second) return refused(each, "the rank has another tensor of this name; give each its own");
+        if (!names.insert(each.name).second)
+            return refused(each, "the rank has another tensor of this name; give each its own");
     }
     return {};
 }
@@ -94,17 +98,20 @@ result<void> check_unique(const std::vector<shard>& shards) {
 
 result<range> arrange(uint32_t rank, std::vector<shard> shards) {
     if (rank >= limits::world_max)
-        return fail(code::invalid, "couldn't lay out rank " + std::to_string(rank) + ": ranks end below " + std::to_string(limits::world_max));
+        return fail(code::invalid, "couldn't lay out rank " + std::to_string(rank) + ": ranks end below " +
+                                       std::to_string(limits::world_max));
     if (shards.size() > limits::tensors_per_node_max)
-        return fail(code::invalid, "couldn't lay out rank " + std::to_string(rank) + ": it has " + std::to_string(shards.size()) +
-                                       " tensors, more than " + std::to_string(limits::tensors_per_node_max) + "; join small tensors");
+        return fail(code::invalid, "couldn't lay out rank " + std::to_string(rank) + ": it has " +
+                                       std::to_string(shards.size()) + " tensors, more than " +
+                                       std::to_string(limits::tensors_per_node_max) + "; join small tensors");
     for (shard& each : shards) {
         const auto size = check_shard(each);
         if (!size) return size.error();
         each.size_bytes = *size;
     }
     if (auto unique = check_unique(shards); !unique) return std::move(unique).error();
-    // Element sizes are powers of two from 8 bits on, and each shard is a whole number of elements: falling sizes align all.
+    // Element sizes are powers of two from 8 bits on, and each shard is a whole number of elements: falling sizes
+    // align all.
     std::stable_sort(shards.begin(), shards.end(),
                      [](const shard& a, const shard& b) { return dtype_bits(a.type) > dtype_bits(b.type); });
     range made{.rank = rank, .shards = std::move(shards)};
@@ -112,7 +119,8 @@ result<range> arrange(uint32_t rank, std::vector<shard> shards) {
         each.offset_bytes = made.data_bytes;
         made.data_bytes += each.size_bytes;  // 100,000 times 16 TiB stays below 2^61
         if (made.data_bytes > limits::range_bytes_max)
-            return refused(each, "with it, rank " + std::to_string(rank) + " has more than " + std::to_string(limits::range_bytes_max >> 40) + " TiB");
+            return refused(each, "with it, rank " + std::to_string(rank) + " has more than " +
+                                     std::to_string(limits::range_bytes_max >> 40) + " TiB");
     }
     made.size_bytes = align_up(made.data_bytes, limits::page_bytes);
     return made;

@@ -1,4 +1,5 @@
-// The tensors of a pack's file in their order, as the writer lists them and the reader demands them.  Internal to lib/pack.
+// The tensors of a pack's file in their order, as the writer lists them and the reader demands them.  Internal to
+// lib/pack.
 //
 // Writer and reader share this one walk, so a header is accepted only where it says what the writer would have said.
 #pragma once
@@ -42,7 +43,8 @@ std::string rank_prefix(uint32_t rank);
 // What every pack's identity, ranks and chunk size obey, whoever made them.
 result<void> check_identity(const identity& who, std::span<const range> ranges, uint64_t chunk_bytes);
 
-// Gives each range and the seal its place in a file whose header has `header_bytes`; fills all of `target` but the header.
+// Gives each range and the seal its place in a file whose header has `header_bytes`; fills all of `target` but the
+// header.
 void place(image& target, std::vector<range> ranges, uint64_t header_bytes);
 
 // Walks the tensors: of each range its shards, then its padding; last the seal.
@@ -61,8 +63,8 @@ private:
     size_t range_ = 0;
     size_t shard_ = 0;
     bool sealed_ = false;
-    std::string prefix_;         // of the current range
-    uint64_t size_bytes_ = 0;    // shape of a padding or of the seal
+    std::string prefix_;       // of the current range
+    uint64_t size_bytes_ = 0;  // shape of a padding or of the seal
 };
 
 }  // namespace varde::pack

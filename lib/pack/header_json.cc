@@ -19,7 +19,8 @@ constexpr size_t metadata_max = 64;
 // Each member returns false to stop, after it has said why in `broken`.
 class header_parser {
 public:
-    header_parser(std::string_view text, bool split, raw_header& target) noexcept : scan_(text), split_(split), target_(target) {}
+    header_parser(std::string_view text, bool split, raw_header& target) noexcept
+        : scan_(text), split_(split), target_(target) {}
 
     // object := '{' [ name ':' value ( ',' name ':' value )* ] '}'
     void parse() {
@@ -31,7 +32,10 @@ private:
         target_.broken = std::move(reason);
         return false;
     }
-    bool stop_here(const std::string& wanted) { return stop("at byte " + std::to_string(scan_.position()) + " of its text stands something else than " + wanted); }
+    bool stop_here(const std::string& wanted) {
+        return stop("at byte " + std::to_string(scan_.position()) + " of its text stands something else than " +
+                    wanted);
+    }
     bool expect(char letter) { return scan_.take(letter) || stop_here(std::string("'") + letter + "'"); }
     bool text(std::string& ret_value) { return scan_.string(ret_value) || stop_here("a string"); }
 
@@ -80,13 +84,15 @@ bool header_parser::metadata_value(const std::string& name) {
     // Keys of others are theirs; they need not be kept.
     if (!name.starts_with("varde.")) return true;
     if (target_.find(name) != nullptr) return stop("its metadata has " + in_quotes(name) + " twice");
-    if (target_.metadata.size() == metadata_max) return stop("its metadata has more than " + std::to_string(metadata_max) + " keys");
+    if (target_.metadata.size() == metadata_max)
+        return stop("its metadata has more than " + std::to_string(metadata_max) + " keys");
     target_.metadata.emplace_back(name, std::move(value));
     return true;
 }
 
 bool header_parser::tensor(std::string name) {
-    if (target_.entries.size() == entries_max) return stop("it has more than " + std::to_string(entries_max) + " tensors");
+    if (target_.entries.size() == entries_max)
+        return stop("it has more than " + std::to_string(entries_max) + " tensors");
     raw_entry& entry = target_.entries.emplace_back();
     entry.name = std::move(name);
     if (!expect('{')) return false;
@@ -103,9 +109,11 @@ bool header_parser::field(const std::string& name, raw_entry& entry, unsigned& s
     const bool is_type = name == "dtype" && !split_;
     const bool is_shape = name == "shape";
     const bool is_second = name == (split_ ? "offset" : "data_offsets");
-    if (!is_type && !is_shape && !is_second) return stop("tensor " + in_quotes(entry.name) + " has the unknown field " + in_quotes(name));
+    if (!is_type && !is_shape && !is_second)
+        return stop("tensor " + in_quotes(entry.name) + " has the unknown field " + in_quotes(name));
     const unsigned bit = is_type ? 1U : is_shape ? 2U : 4U;
-    if ((seen & bit) != 0) return stop("tensor " + in_quotes(entry.name) + " has the field " + in_quotes(name) + " twice");
+    if ((seen & bit) != 0)
+        return stop("tensor " + in_quotes(entry.name) + " has the field " + in_quotes(name) + " twice");
     seen |= bit;
     if (is_type) return text(entry.type);
     const bool places = is_second && !split_;
@@ -118,7 +126,9 @@ bool header_parser::list(std::vector<uint64_t>& numbers, size_t most) {
     do {
         uint64_t number = 0;
         if (!scan_.number(number)) return stop_here("an integer from 0 to 2^64 - 1");
-        if (numbers.size() == most) return stop("a list of more than " + std::to_string(most) + " numbers ends at byte " + std::to_string(scan_.position()));
+        if (numbers.size() == most)
+            return stop("a list of more than " + std::to_string(most) + " numbers ends at byte " +
+                        std::to_string(scan_.position()));
         numbers.push_back(number);
     } while (scan_.take(','));
     return expect(']');
@@ -133,7 +143,8 @@ raw_header read_json(std::string_view text, bool split) {
 }  // namespace
 
 const std::string* raw_header::find(std::string_view name) const noexcept {
-    const auto found = std::find_if(metadata.begin(), metadata.end(), [&](const auto& pair) { return pair.first == name; });
+    const auto found =
+        std::find_if(metadata.begin(), metadata.end(), [&](const auto& pair) { return pair.first == name; });
     return found == metadata.end() ? nullptr : &found->second;
 }
 

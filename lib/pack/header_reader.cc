@@ -1,7 +1,7 @@
 // A pack's header, from hostile bytes to the image that compose() made.
 //
-// The parsed shards go through arrange() and place(), as the writer's did, and each line of the header must then say what the
-// writer's walk says.  So offsets, paddings, order and sizes are never believed, only compared.
+// The parsed shards go through arrange() and place(), as the writer's did, and each line of the header must then
+// say what the writer's walk says.  So offsets, paddings, order and sizes are never believed, only compared.
 #include "base/checked.h"
 #include "base/limits.h"
 #include "base/units.h"
@@ -19,12 +19,20 @@ namespace {
 
 failure damaged(const std::string& reason) { return fail(code::damaged, "couldn't read the pack's header: " + reason); }
 
+// What arrange() and the like refuse begins with what a writer wanted; of a file only the reason matters.
+failure damaged(const failure& why) {
+    const size_t colon = why.context.find(": ");
+    const bool verb = why.context.starts_with("couldn't lay out") && colon != std::string::npos;
+    return damaged(verb ? why.context.substr(colon + 2) : why.context);
+}
+
 // A number in its only form: digits, no leading zero.
 result<uint64_t> number(std::string_view text, std::string_view name, uint64_t most) {
     const bool canonical = !text.empty() && (text == "0" || text.front() != '0');
     const auto value = parse_number(text, most);
     if (canonical && value) return *value;
-    return damaged(std::string(name) + " is " + in_quotes(text, 40) + " where a number up to " + std::to_string(most) + " belongs");
+    return damaged(std::string(name) + " is " + in_quotes(text, 40) + " where a number up to " + std::to_string(most) +
+                   " belongs");
 }
 
 result<uint64_t> metadata_number(const raw_header& raw, std::string_view name, uint64_t most) {
@@ -43,8 +51,9 @@ result<void> check_version(const raw_header& raw) {
     if (!version) return version.error();
     if (*version == 0) return damaged("there is no format version 0");
     if (*version > format_version)
-        return fail(code::mismatch, "couldn't read the pack's header: it has format version " + std::to_string(*version) + ", newer than " +
-                                        std::to_string(format_version) + "; read it with the version of Varde that wrote it, or a later one");
+        return fail(code::mismatch, "couldn't read the pack's header: it has format version " +
+                                        std::to_string(*version) + ", newer than " + std::to_string(format_version) +
+                                        "; read it with the version of Varde that wrote it, or a later one");
     return {};
 }
 
@@ -55,7 +64,10 @@ result<identity> read_identity(const raw_header& raw) {
         uint64_t most;
         uint64_t value = 0;
     };
-    row rows[] = {{keys::step, UINT64_MAX}, {keys::incarnation, UINT64_MAX}, {keys::node_index, UINT32_MAX}, {keys::node_count, UINT32_MAX},
+    row rows[] = {{keys::step, UINT64_MAX},
+                  {keys::incarnation, UINT64_MAX},
+                  {keys::node_index, UINT32_MAX},
+                  {keys::node_count, UINT32_MAX},
                   {keys::world, UINT32_MAX}};
     for (row& each : rows) {
         const auto value = metadata_number(raw, each.name, each.most);
@@ -64,7 +76,8 @@ result<identity> read_identity(const raw_header& raw) {
     }
     const std::string* run = raw.find(keys::run);
     const std::string* library = raw.find(keys::library);
-    if (run == nullptr || library == nullptr) return damaged("its metadata lacks " + std::string(run == nullptr ? keys::run : keys::library));
+    if (run == nullptr || library == nullptr)
+        return damaged("its metadata lacks " + std::string(run == nullptr ? keys::run : keys::library));
     who.run = *run;
     who.library = *library;
     who.step = rows[0].value;
@@ -81,9 +94,11 @@ result<std::vector<uint32_t>> read_ranks(const raw_header& raw) {
     std::vector<uint32_t> ranks;
     for (size_t begin = 0; !text->empty() && begin <= text->size();) {
         const size_t end = std::min(text->find(',', begin), text->size());
-        const auto rank = number(std::string_view(*text).substr(begin, end - begin), keys::ranks, limits::world_max - 1);
+        const auto rank =
+            number(std::string_view(*text).substr(begin, end - begin), keys::ranks, limits::world_max - 1);
         if (!rank) return rank.error();
-        if (ranks.size() == limits::local_ranks_max) return damaged("it has more than " + std::to_string(limits::local_ranks_max) + " ranks");
+        if (ranks.size() == limits::local_ranks_max)
+            return damaged("it has more than " + std::to_string(limits::local_ranks_max) + " ranks");
         if (!ranks.empty() && *rank <= ranks.back()) return damaged("its ranks do not ascend");
         ranks.push_back(static_cast<uint32_t>(*rank));
         begin = end + 1;
@@ -102,7 +117,8 @@ public:
         if (!made.raw_.broken.empty()) return damaged(std::string(keys::split) + ": " + made.raw_.broken);
         for (const raw_entry& each : made.raw_.entries) {
             // It would read as "not split", and the header would not be what the writer makes of it.
-            if (each.shape.empty()) return damaged(std::string(keys::split) + " has a piece of no dimensions, " + in_quotes(each.name));
+            if (each.shape.empty())
+                return damaged(std::string(keys::split) + " has a piece of no dimensions, " + in_quotes(each.name));
         }
         return made;
     }
@@ -114,7 +130,8 @@ public:
     }
     result<void> check_end() const {
         if (next_ == raw_.entries.size()) return {};
-        return damaged(std::string(keys::split) + " names " + in_quotes(raw_.entries[next_].name) + " out of place or for nothing");
+        return damaged(std::string(keys::split) + " names " + in_quotes(raw_.entries[next_].name) +
+                       " out of place or for nothing");
     }
 
 private:
@@ -137,12 +154,16 @@ result<std::vector<range>> read_ranges(const raw_header& raw) {
             const raw_entry& each = raw.entries[next];
             if (!each.name.starts_with(prefix)) break;
             const auto type = dtype_named(each.type);
-            if (!type) return damaged(type.error().context);
-            shards.push_back({.name = each.name.substr(prefix.size()), .type = *type, .shape = each.shape, .global_shape = {}, .offset = {}});
+            if (!type) return damaged(type.error());
+            shards.push_back({.name = each.name.substr(prefix.size()),
+                              .type = *type,
+                              .shape = each.shape,
+                              .global_shape = {},
+                              .offset = {}});
             places->give(each.name, shards.back());
         }
         auto made = arrange(rank, std::move(shards));
-        if (!made) return damaged(made.error().context);
+        if (!made) return damaged(made.error());
         // The padding's line follows; whether it is right is found by the comparison.
         if (made->size_bytes != made->data_bytes) next++;
         ranges.push_back(std::move(*made));
@@ -158,12 +179,14 @@ result<void> compare(const raw_header& raw, const image& pack, uint64_t header_b
     for (entry expected; cursor.next(expected); index++) {
         if (index == raw.entries.size()) return damaged("tensor " + in_quotes(expected.name) + " is missing");
         const raw_entry& found = raw.entries[index];
-        if (found.name != expected.name) return damaged("tensor " + in_quotes(found.name) + " stands in the place of " + in_quotes(expected.name));
-        if (found.type != expected.type || !std::equal(found.shape.begin(), found.shape.end(), expected.shape.begin(), expected.shape.end()))
+        if (found.name != expected.name)
+            return damaged("tensor " + in_quotes(found.name) + " stands in the place of " + in_quotes(expected.name));
+        if (found.type != expected.type ||
+            !std::equal(found.shape.begin(), found.shape.end(), expected.shape.begin(), expected.shape.end()))
             return damaged("tensor " + in_quotes(found.name) + " has a wrong type or shape");
         if (found.second.size() != 2 || found.second[0] != expected.begin || found.second[1] != expected.end)
-            return damaged("tensor " + in_quotes(found.name) + " does not lie at bytes " + std::to_string(expected.begin) + " to " +
-                           std::to_string(expected.end) + " as it must");
+            return damaged("tensor " + in_quotes(found.name) + " does not lie at bytes " +
+                           std::to_string(expected.begin) + " to " + std::to_string(expected.end) + " as it must");
     }
     if (index < raw.entries.size()) return damaged("tensor " + in_quotes(raw.entries[index].name) + " follows the end");
     return {};
@@ -176,7 +199,7 @@ result<image> read_image(const raw_header& raw, std::span<const std::byte> heade
     if (!chunk_bytes) return chunk_bytes.error();
     auto ranges = read_ranges(raw);
     if (!ranges) return std::move(ranges).error();
-    if (auto good = check_identity(*who, *ranges, *chunk_bytes); !good) return damaged(good.error().context);
+    if (auto good = check_identity(*who, *ranges, *chunk_bytes); !good) return damaged(good.error());
     image made;
     made.who = std::move(*who);
     made.chunk_bytes = *chunk_bytes;
@@ -194,19 +217,24 @@ result<uint64_t> header_bytes(std::span<const std::byte> first_page, uint64_t fi
     if (first_page.size() < sizeof json_bytes) return damaged("the file is shorter than its 8 bytes of length");
     std::memcpy(&json_bytes, first_page.data(), sizeof json_bytes);
     if (json_bytes > limits::header_bytes_max)
-        return damaged("its length of " + std::to_string(json_bytes) + " bytes is beyond the format's " + std::to_string(limits::header_bytes_max));
+        return damaged("its length of " + std::to_string(json_bytes) + " bytes is beyond the format's " +
+                       std::to_string(limits::header_bytes_max));
     const uint64_t size = sizeof json_bytes + json_bytes;
     if (size % limits::page_bytes != 0 || file_bytes % limits::page_bytes != 0)
-        return damaged("header or file are no multiple of " + std::to_string(limits::page_bytes) + " bytes; the file is torn or no pack of Varde");
+        return damaged("header or file are no multiple of " + std::to_string(limits::page_bytes) +
+                       " bytes; the file is torn or no pack of Varde");
     if (size > file_bytes)
-        return damaged("it claims " + std::to_string(size) + " bytes in a file of " + std::to_string(file_bytes) + "; the file is torn");
+        return damaged("it claims " + std::to_string(size) + " bytes in a file of " + std::to_string(file_bytes) +
+                       "; the file is torn");
     return size;
 }
 
 result<image> parse_header(std::span<const std::byte> header, uint64_t file_bytes) {
     const auto size = header_bytes(header, file_bytes);
     if (!size) return size.error();
-    if (header.size() < *size) return damaged("only " + std::to_string(header.size()) + " of its " + std::to_string(*size) + " bytes were read");
+    if (header.size() < *size)
+        return damaged("only " + std::to_string(header.size()) + " of its " + std::to_string(*size) +
+                       " bytes were read");
     header = header.first(*size);
     std::string_view text(reinterpret_cast<const char*>(header.data()), header.size());
     text.remove_prefix(sizeof(uint64_t));
@@ -216,8 +244,8 @@ result<image> parse_header(std::span<const std::byte> header, uint64_t file_byte
     if (!raw.broken.empty()) return damaged(raw.broken);
     auto made = read_image(raw, header);
     if (made && made->file_bytes != file_bytes)
-        return damaged("it describes a file of " + std::to_string(made->file_bytes) + " bytes, but the file has " + std::to_string(file_bytes) +
-                       (file_bytes < made->file_bytes ? "; the file is torn" : ""));
+        return damaged("it describes a file of " + std::to_string(made->file_bytes) + " bytes, but the file has " +
+                       std::to_string(file_bytes) + (file_bytes < made->file_bytes ? "; the file is torn" : ""));
     return made;
 }
 

@@ -102,7 +102,8 @@ bool arranged(const range& what) {
         if (each.offset_bytes != offset || each.size_bytes > limits::range_bytes_max) return false;
         offset += each.size_bytes;
     }
-    return what.data_bytes == offset && offset <= limits::range_bytes_max && what.size_bytes == align_up(offset, limits::page_bytes);
+    return what.data_bytes == offset && offset <= limits::range_bytes_max &&
+           what.size_bytes == align_up(offset, limits::page_bytes);
 }
 
 }  // namespace
@@ -110,7 +111,9 @@ bool arranged(const range& what) {
 result<image> compose(identity who, std::vector<range> ranges, uint64_t chunk_bytes) {
     if (auto good = check_identity(who, ranges, chunk_bytes); !good) return std::move(good).error();
     for (const range& each : ranges) {
-        if (!arranged(each)) return fail(code::internal, "couldn't lay out the pack: rank " + std::to_string(each.rank) + " is not as arrange() makes it");
+        if (!arranged(each))
+            return fail(code::internal, "couldn't lay out the pack: rank " + std::to_string(each.rank) +
+                                            " is not as arrange() makes it");
     }
     image made;
     made.who = std::move(who);
@@ -121,8 +124,9 @@ result<image> compose(identity who, std::vector<range> ranges, uint64_t chunk_by
     const uint64_t header_bytes = align_up(sizeof(uint64_t) + json.size(), limits::page_bytes);
     const uint64_t json_bytes = header_bytes - sizeof(uint64_t);
     if (json_bytes > limits::header_bytes_max)
-        return fail(code::invalid, "couldn't lay out the pack: its header has " + std::to_string(json_bytes) + " bytes, more than the format's " +
-                                       std::to_string(limits::header_bytes_max) + "; use fewer tensors or shorter names");
+        return fail(code::invalid, "couldn't lay out the pack: its header has " + std::to_string(json_bytes) +
+                                       " bytes, more than the format's " + std::to_string(limits::header_bytes_max) +
+                                       "; use fewer tensors or shorter names");
     made.header.reserve(header_bytes);
     made.header.resize(sizeof json_bytes);
     std::memcpy(made.header.data(), &json_bytes, sizeof json_bytes);

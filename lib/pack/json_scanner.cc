@@ -36,7 +36,9 @@ bool json_scanner::string(std::string& ret_value) {
     ret_value.clear();
     for (size_t at = at_ + 1;;) {
         size_t end = at;
-        while (end < text_.size() && text_[end] != '"' && text_[end] != '\\' && static_cast<unsigned char>(text_[end]) >= 0x20) end++;
+        while (end < text_.size() && text_[end] != '"' && text_[end] != '\\' &&
+               static_cast<unsigned char>(text_[end]) >= 0x20)
+            end++;
         ret_value.append(text_, at, end - at);
         if (end == text_.size() || static_cast<unsigned char>(text_[end]) < 0x20) return false;
         at = end + 1;
@@ -52,7 +54,8 @@ bool json_scanner::string(std::string& ret_value) {
 
 bool json_scanner::number(uint64_t& ret_value) noexcept {
     const std::string_view rest = text_.substr(at_);
-    // from_chars() takes digits only for an unsigned number, so no sign, point or exponent gets through: what follows is no token.
+    // from_chars() takes digits only for an unsigned number, so no sign, point or exponent gets through: what
+    // follows is no token.
     const auto read = std::from_chars(rest.data(), rest.data() + rest.size(), ret_value);
     const auto size = static_cast<size_t>(read.ptr - rest.data());
     if (read.ec != std::errc{} || (size > 1 && rest.front() == '0')) return false;

@@ -1,8 +1,9 @@
-// The part of JSON that packs are written in, token by token: no white space, numbers that are digits, strings whose only escapes
-// are \", \\ and \u00XX for control bytes.  Internal to lib/pack.
+// The part of JSON that packs are written in, token by token: no white space, numbers that are digits, strings
+// whose only escapes are \", \\ and \u00XX for control bytes.  Internal to lib/pack.
 //
-// A pack is read by whoever starts a training again, up to a hundred thousand tensors at once, from bytes that nobody vouches for: a
-// scanner of a page is faster than a whole parser of JSON, and has nothing in it that a pack does not need.
+// A pack is read by whoever starts a training again, up to a hundred thousand tensors at once, from bytes that
+// nobody vouches for: a scanner of a page is faster than a whole parser of JSON, and has nothing in it that a pack
+// does not need.
 #pragma once
 
 #include <cstdint>

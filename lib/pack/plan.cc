@@ -1,7 +1,7 @@
 // plan_restore(): boxes of elements are cut out of each other until every wanted byte has a source.
 //
-// What is still wanted of a shard is a list of boxes, at first the shard itself.  Each saved piece takes its share out of them.  In the
-// ordinary case, the same layout as before, the first piece takes all.
+// What is still wanted of a shard is a list of boxes, at first the shard itself.  Each saved piece takes its share
+// out of them.  In the ordinary case, the same layout as before, the first piece takes all.
 #include "pack/plan.h"
 
 #include "base/checked.h"
@@ -30,7 +30,9 @@ box box_of(const shard& what) {
     return {std::vector<uint64_t>(what.shape.size(), 0), what.shape};
 }
 
-const std::vector<uint64_t>& global_of(const shard& what) { return what.global_shape.empty() ? what.shape : what.global_shape; }
+const std::vector<uint64_t>& global_of(const shard& what) {
+    return what.global_shape.empty() ? what.shape : what.global_shape;
+}
 
 bool empty(const box& what) { return std::find(what.shape.begin(), what.shape.end(), 0U) != what.shape.end(); }
 
@@ -125,10 +127,12 @@ result<void> run_writer::write(piece start, std::vector<piece>& pieces) {
         const uint64_t wanted_bits = element_index(wanted_box_, at) * bits;
         const uint64_t saved_bits = element_index(saved_box_, at) * bits;
         if ((wanted_bits | saved_bits | run_bits) % 8 != 0)
-            return unfit(wanted_, std::string("pieces of ") + dtype_name(wanted_.type) + " would be cut within a byte; split it at even places");
+            return unfit(wanted_, std::string("pieces of ") + dtype_name(wanted_.type) +
+                                      " would be cut within a byte; split it at even places");
         if (pieces.size() == pieces_max)
-            return fail(code::no_memory, "couldn't restore tensor " + in_quotes(wanted_.name) + ": it falls into more than " +
-                                             std::to_string(pieces_max) + " pieces; restart with the layout that was saved");
+            return fail(code::no_memory, "couldn't restore tensor " + in_quotes(wanted_.name) +
+                                             ": it falls into more than " + std::to_string(pieces_max) +
+                                             " pieces; restart with the layout that was saved");
         start.shard_offset = wanted_bits / 8;
         start.source_offset = saved_.offset_bytes + saved_bits / 8;
         start.size_bytes = run_bits / 8;
@@ -184,7 +188,8 @@ private:
 // The saved pieces of the wanted tensor, those of the same rank first.
 result<std::vector<candidate>> planner::candidates(const shard& what) const {
     const auto head = by_name_.find(what.name);
-    if (head == by_name_.end()) return unfit(what, "nobody saved a tensor of this name; register what was saved, or start another run");
+    if (head == by_name_.end())
+        return unfit(what, "nobody saved a tensor of this name; register what was saved, or start another run");
     std::vector<candidate> fitting;
     for (uint32_t at = head->second; at != none; at = next_[at]) {
         const shard& saved = saved_[found_[at].source].shards[found_[at].shard_index];
@@ -193,10 +198,12 @@ result<std::vector<candidate>> planner::candidates(const shard& what) const {
     if (fitting.empty()) {
         const candidate first = found_[head->second];
         const shard& saved = saved_[first.source].shards[first.shard_index];
-        return unfit(what, "it was saved as " + std::string(dtype_name(saved.type)) + " " + list_text(global_of(saved)) + ", but " +
-                               dtype_name(what.type) + " " + list_text(global_of(what)) + " is registered");
+        return unfit(what, "it was saved as " + std::string(dtype_name(saved.type)) + " " +
+                               list_text(global_of(saved)) + ", but " + dtype_name(what.type) + " " +
+                               list_text(global_of(what)) + " is registered");
     }
-    std::stable_partition(fitting.begin(), fitting.end(), [&](const candidate& each) { return saved_[each.source].rank == wanted_.rank; });
+    std::stable_partition(fitting.begin(), fitting.end(),
+                          [&](const candidate& each) { return saved_[each.source].rank == wanted_.rank; });
     return fitting;
 }
 
@@ -216,7 +223,8 @@ result<void> planner::take(uint32_t index, const box& whole, candidate from, std
         if (auto done = run_writer(wanted, saved, whole, saved_box, common).write(start, pieces_); !done) return done;
         subtract(std::move(each), common, rest);
         if (rest.size() > boxes_max)
-            return fail(code::no_memory, "couldn't restore tensor " + in_quotes(wanted.name) + ": what was saved of it is cut too finely");
+            return fail(code::no_memory, "couldn't restore tensor " + in_quotes(wanted.name) +
+                                             ": what was saved of it is cut too finely");
     }
     open = std::move(rest);
     return {};
@@ -233,7 +241,8 @@ result<void> planner::plan_shard(uint32_t index) {
         if (auto done = take(index, whole, each, open); !done) return done;
         if (open.empty()) return {};
     }
-    return unfit(wanted, "nobody saved its part at " + list_text(open.front().offset) + " of size " + list_text(open.front().shape));
+    return unfit(wanted, "nobody saved its part at " + list_text(open.front().offset) + " of size " +
+                             list_text(open.front().shape));
 }
 
 // Joins pieces that follow each other on both sides.
@@ -266,6 +275,8 @@ result<std::vector<piece>> planner::plan() {
 
 }  // namespace
 
-result<std::vector<piece>> plan_restore(const range& wanted, std::span<const range> saved) { return planner(wanted, saved).plan(); }
+result<std::vector<piece>> plan_restore(const range& wanted, std::span<const range> saved) {
+    return planner(wanted, saved).plan();
+}
 
 }  // namespace varde::pack

@@ -1,7 +1,7 @@
 // Bytes in, checked view out: reads packs, with every byte hostile until it has been checked.  No I/O; any thread.
 //
-// Order of use: header_bytes() on the file's first page and its size, parse_header() on the header, parse_seal() on the seal;
-// then verify_chunk() on each chunk before anybody uses a byte of it.
+// Order of use: header_bytes() on the file's first page and its size, parse_header() on the header, parse_seal() on
+// the seal; then verify_chunk() on each chunk before anybody uses a byte of it.
 #pragma once
 
 #include "pack/layout.h"
@@ -20,8 +20,8 @@ result<std::vector<uint64_t>> parse_seal(const image& pack, std::span<const std:
 // One chunk of a placed range: where it lies in the file and its place in the checksum table.
 struct chunk_place {
     uint64_t file_offset = 0;
-    uint64_t size_bytes = 0;   // multiple of 4096
-    uint64_t index = 0;        // into the table of parse_seal()
+    uint64_t size_bytes = 0;  // multiple of 4096
+    uint64_t index = 0;       // into the table of parse_seal()
 };
 chunk_place place_of_chunk(const image& pack, const placed_range& where, uint64_t chunk_in_range);
 

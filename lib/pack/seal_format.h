@@ -10,13 +10,13 @@
 
 namespace varde::pack {
 
-// Little-endian, at the seal's start.  The table of checksums follows, then zeros, then, as the last 8 bytes of the seal, the
-// checksum of all bytes before it.
+// Little-endian, at the seal's start.  The table of checksums follows, then zeros, then, as the last 8 bytes of the
+// seal, the checksum of all bytes before it.
 struct seal_head {
     uint64_t magic;            // another tensor of that name, or a file of zeros, is no seal
     uint64_t header_checksum;  // ties the table to this header: a seal of another pack is refused
     uint64_t chunk_count;
-    uint64_t reserved;         // zero
+    uint64_t reserved;  // zero
 };
 static_assert(sizeof(seal_head) == 32 && std::has_unique_object_representations_v<seal_head>);
 static_assert(offsetof(seal_head, header_checksum) == 8 && offsetof(seal_head, chunk_count) == 16);

@@ -62,7 +62,8 @@ std::string escaped(std::string_view text, size_t most) {
         }
         const auto first = static_cast<unsigned char>(text[at]);
         // C1 controls (C2 80 to C2 9F) drive terminals, too.
-        const bool control = first < 0x20 || first == 0x7F || (size == 2 && first == 0xC2 && (text[at + 1] & 0xE0) == 0x80);
+        const bool control =
+            first < 0x20 || first == 0x7F || (size == 2 && first == 0xC2 && (text[at + 1] & 0xE0) == 0x80);
         if (size == 0 || control) {
             for (size_t index = at; index < at + (size == 0 ? 1 : size); index++)
                 append_hex(target, "\\x", static_cast<unsigned char>(text[index]));

@@ -9,8 +9,8 @@ namespace varde::pack {
 // Strict UTF-8: no overlong forms, no surrogates, nothing above U+10FFFF.
 bool valid_utf8(std::string_view text) noexcept;
 
-// The text in one line: control bytes become \xNN, so that a name in a file cannot drive the reader's terminal; what is beyond `most`
-// bytes is cut at a character, and "..." says so.
+// The text in one line: control bytes become \xNN, so that a name in a file cannot drive the reader's terminal;
+// what is beyond `most` bytes is cut at a character, and "..." says so.
 std::string escaped(std::string_view text, size_t most = 200);
 
 // The same in quotation marks, 'TEXT', for a message.

@@ -2,7 +2,8 @@
 
 usage: safetensors_test.py MAKE_PACK
 
-MAKE_PACK writes the packs (tests/tools/make_pack.cc); what their tensors hold is computed here anew, from rank, name and offset.
+MAKE_PACK writes the packs (tests/tools/make_pack.cc); what their tensors hold is computed here anew, from rank, name
+and offset.
 """
 
 import json
