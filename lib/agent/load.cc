@@ -18,7 +18,6 @@ namespace varde::agent {
 namespace {
 
 constexpr int look_ms = 50;
-constexpr uint64_t rank_wait_ms = 120'000;      // a rank that takes no chunk for so long is stuck
 constexpr uint64_t abandon_wait_ms = 60'000;
 
 struct page_deleter {
@@ -166,7 +165,7 @@ result<void> load::make_lanes() {
         }
         const std::lock_guard guard(mutex_);
         lanes_[target].steps = std::move(steps);
-        lanes_[target].busy.assign(places, false);
+        lanes_[target].places.assign(places, holding::free);
         lanes_[target].step_in.assign(places, 0);
     }
     return {};
@@ -179,10 +178,10 @@ result<bool> load::submit_next(size_t target) {
     size_t place = 0;
     {
         const std::lock_guard guard(mutex_);
-        const auto free = std::find(way.busy.begin(), way.busy.end(), false);
-        if (free == way.busy.end()) return false;
-        *free = true;
-        place = static_cast<size_t>(free - way.busy.begin());
+        const auto free = std::find(way.places.begin(), way.places.end(), holding::free);
+        if (free == way.places.end()) return false;
+        *free = holding::reading;
+        place = static_cast<size_t>(free - way.places.begin());
     }
     const auto& step = way.steps[way.next];
     auto& source = sources_[step.source];
@@ -211,7 +210,11 @@ result<void> load::verify_and_send(size_t target, size_t place) {
     auto good = pack::verify_chunk(bytes, source.sums[where.index], "'" + source.path + "'", where.index);
     if (!good) return good;
     for (auto& copy : step.copies) copy.place_offset += place * place_bytes_;
-    send_(wanted.local_rank, {job_.attempt, place, std::move(step.copies)});
+    {
+        const std::lock_guard guard(mutex_);
+        lanes_[target].places[place] = holding::sent;
+    }
+    send_(wanted.local_rank, {job_.attempt, ticket_of(place), std::move(step.copies)});
     return {};
 }
 
@@ -224,8 +227,8 @@ result<void> load::collect() {
         const auto& step = lanes_[target].steps[lanes_[target].step_in[place]];
         const auto& source = sources_[step.source];
         const auto where = pack::place_of_chunk(source.image, source.image.ranges[step.range], step.chunk_in_range);
-        if (done.os_errno == EINVAL && (::fcntl(source.fd.get(), F_GETFL) & O_DIRECT) != 0) {
-            // Read this one by hand, which also takes O_DIRECT off the file.
+        if (done.os_errno == EINVAL) {
+            // Read this one by hand, which also takes O_DIRECT off the file; those in flight beside it end here too.
             if (auto read = read_all(source.fd.get(), job_.targets[target].slab + place * place_bytes_, where.size_bytes,
                                      where.file_offset, source.path); !read) return read;
         } else if (done.os_errno != 0) {
@@ -240,17 +243,23 @@ result<void> load::collect() {
 
 bool load::all_taken() const {
     return std::all_of(lanes_.begin(), lanes_.end(), [](const lane& way) {
-        return way.next == way.steps.size() && std::none_of(way.busy.begin(), way.busy.end(), [](bool busy) { return busy; });
+        return way.next == way.steps.size() && std::all_of(way.places.begin(), way.places.end(), [](holding what) { return what == holding::free; });
     });
 }
 
-// Nothing can be read before a rank has taken a chunk.
+// Is there a chunk to read and a place for it?
+bool load::can_read() const {
+    return std::any_of(lanes_.begin(), lanes_.end(), [](const lane& way) {
+        return way.next < way.steps.size() && std::find(way.places.begin(), way.places.end(), holding::free) != way.places.end();
+    });
+}
+
+// Nothing can be read before a rank has taken a chunk; it may have done so since we looked.
 result<void> load::wait_for_ranks() {
     std::unique_lock lock(mutex_);
-    const uint64_t before = taken_count_;
-    const bool moved = changed_.wait_for(lock, std::chrono::milliseconds(rank_wait_ms),
-                                         [&] { return cancelled_ || taken_count_ != before || all_taken(); });
-    if (!moved) return fail(code::timeout, "a rank took no data for " + format_duration(rank_wait_ms / 1000));
+    const bool moved = changed_.wait_for(lock, std::chrono::milliseconds(job_.rank_wait_ms),
+                                         [&] { return cancelled_ || can_read() || all_taken(); });
+    if (!moved) return fail(code::timeout, "a rank took no data for " + format_duration(job_.rank_wait_ms / 1000));
     return {};
 }
 
@@ -283,14 +292,16 @@ result<void> load::carry_out(io::engine& engine) {
     return done;
 }
 
+// A ticket of an earlier attempt, or of a chunk that was never sent, frees nothing: its place may be filled right now.
 void load::taken(uint32_t local_rank, uint64_t ticket) {
     {
         const std::lock_guard guard(mutex_);
         for (size_t target = 0; target < lanes_.size(); target++) {
-            if (job_.targets[target].local_rank != local_rank || ticket >= lanes_[target].busy.size()) continue;
-            lanes_[target].busy[ticket] = false;
+            auto& places = lanes_[target].places;
+            const uint64_t place = ticket & UINT32_MAX;
+            if (job_.targets[target].local_rank != local_rank || ticket >> 32 != job_.attempt || place >= places.size()) continue;
+            if (places[place] == holding::sent) places[place] = holding::free;
         }
-        taken_count_++;
     }
     changed_.notify_all();
 }

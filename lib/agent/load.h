@@ -31,6 +31,7 @@ struct load_job {
     uint32_t node_index = 0, node_count = 0, world = 0;   // of this start
     uint32_t saved_node_count = 0;                         // of the generation
     uint64_t attempt = 0;
+    uint64_t rank_wait_ms = 120'000;                       // a rank that takes no chunk for so long is stuck
     std::vector<load_target> targets;
 };
 
@@ -75,11 +76,12 @@ public:
     void cancel();
 
 private:
+    enum class holding : uint8_t { free, reading, sent };   // sent: the rank has not taken it yet
     struct lane {                       // one rank's way
         std::vector<load_step> steps;
         size_t next = 0;                // step to read next
         std::vector<size_t> step_in;    // place -> step
-        std::vector<bool> busy;         // place: being read, or the rank has not taken it yet
+        std::vector<holding> places;
     };
 
     result<void> open_sources();
@@ -92,6 +94,8 @@ private:
     result<void> verify_and_send(size_t target, size_t place);
     result<void> wait_for_ranks();
     bool all_taken() const;
+    bool can_read() const;
+    uint64_t ticket_of(size_t place) const noexcept { return job_.attempt << 32 | place; }
 
     store::run_directory& run_;
     io::engine* engine_ = nullptr;
@@ -100,10 +104,9 @@ private:
     std::vector<load_source> sources_;
     uint64_t place_bytes_ = 0;
 
-    std::mutex mutex_;                  // guards lanes_[].busy and cancelled_
+    std::mutex mutex_;                  // guards lanes_[].places and cancelled_
     std::condition_variable changed_;
     std::vector<lane> lanes_;           // one per target
-    uint64_t taken_count_ = 0;
     bool cancelled_ = false;
 };
 
