@@ -90,8 +90,9 @@ private:
         shown_.add(pack::place_of_chunk(input_.image(), where, chunk).size_bytes);
         if (good) return;
         auto tensors = tensors_in_chunk(where.what, input_.image().chunk_bytes, chunk);
+        std::string text = good.error().context + "; in it: " + tensor_list(tensors);
         note({.what = good.error().what,
-              .text = good.error().context + "; in it: " + tensor_list(tensors),
+              .text = std::move(text),
               .rank = where.what.rank,
               .chunk = chunk,
               .tensors = std::move(tensors)});
