@@ -20,8 +20,9 @@ result<void> end_job(const std::string& run_directory, uint32_t job_id, int drai
         const auto outcome = stop_agent(*made, drain_ms);
         if (!outcome) ended = outcome.error();
         else if (*outcome == stop_outcome::killed && drain_ms > 0)
-            log_line(LOG_WARNING, "varde-agent did not drain within " + std::to_string(drain_ms / 1000) +
-                                      " s and was killed; its last checkpoint may be incomplete, older ones are not touched");
+            log_line(LOG_WARNING,
+                     "varde-agent did not drain within " + std::to_string(drain_ms / 1000) +
+                         " s and was killed; its last checkpoint may be incomplete, older ones are not touched");
     }
     auto removed = directory->remove();
     return ended ? removed : ended;

@@ -33,14 +33,16 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
 }
 
 void reset_signals() {
-    for (int signal = 1; signal < NSIG; signal++) ::signal(signal, SIG_DFL);  // fails for SIGKILL, SIGSTOP: they cannot be set
+    for (int signal = 1; signal < NSIG; signal++)
+        ::signal(signal, SIG_DFL);  // fails for SIGKILL, SIGSTOP: they cannot be set
     sigset_t none;
     sigemptyset(&none);
     ::sigprocmask(SIG_SETMASK, &none, nullptr);
 }
 
-// What slurmd has for itself: protection from the OOM killer, and a limit on locked memory that is far below an arena.  The arena
-// is bounded by the control group and by the check before; io_uring counts its buffers once more and per user, so a number cannot be right.
+// What slurmd has for itself: protection from the OOM killer, and a limit on locked memory that is far below an
+// arena.  The arena is bounded by the control group and by the check before; io_uring counts its buffers once more
+// and per user, so a number cannot be right.
 void set_limits() {
     const rlimit all{RLIM_INFINITY, RLIM_INFINITY};
     rlimit locked{};
@@ -69,7 +71,8 @@ bool arrange_descriptors(int listener, int ready) {
 }
 
 bool become(uid_t uid, gid_t gid) {
-    // The names come from the host's user database, in this process, because a database that hangs must not hang the prolog.
+    // The names come from the host's user database, in this process, because a database that hangs must not hang the
+    // prolog.
     const passwd* entry = ::getpwuid(uid);
     const int grouped = entry != nullptr ? ::initgroups(entry->pw_name, gid) : ::setgroups(1, &gid);
     return grouped == 0 && ::setresgid(gid, gid, gid) == 0 && ::setresuid(uid, uid, uid) == 0 && ::setuid(0) != 0;
@@ -77,8 +80,10 @@ bool become(uid_t uid, gid_t gid) {
 
 [[noreturn]] void give_up(const char* what) {
     std::array<char, 256> line{};
-    const int length = std::snprintf(line.data(), line.size(), "degraded couldn't %s: %s\n", what, std::strerror(errno));
-    discard(static_cast<int>(::write(agent_ready_fd, line.data(), static_cast<size_t>(length))), "then the end of the pipe tells");
+    const int length =
+        std::snprintf(line.data(), line.size(), "degraded couldn't %s: %s\n", what, std::strerror(errno));
+    discard(static_cast<int>(::write(agent_ready_fd, line.data(), static_cast<size_t>(length))),
+            "then the end of the pipe tells");
     ::_exit(127);
 }
 
@@ -149,7 +154,8 @@ result<std::string> started_agent::wait_ready(int timeout_ms) {
         pollfd waited{ready_.get(), POLLIN, 0};
         const int polled = ::poll(&waited, 1, until.left_ms());
         if (polled < 0 && errno == EINTR) continue;
-        if (polled <= 0) return fail(code::timeout, "varde-agent was not ready within " + std::to_string(timeout_ms) + " ms");
+        if (polled <= 0)
+            return fail(code::timeout, "varde-agent was not ready within " + std::to_string(timeout_ms) + " ms");
         std::array<char, ready_line_bytes_max> buffer{};
         const ssize_t got = ::read(ready_.get(), buffer.data(), buffer.size());
         if (got < 0 && errno == EINTR) continue;

@@ -1,6 +1,7 @@
 // Starts varde-agent as the job's user, in two steps: a process that waits, and the word to go.
 //
-// Between the two the caller writes the process down (state.json), so that whatever interrupts the prolog, the epilog finds it.
+// Between the two the caller writes the process down (state.json), so that whatever interrupts the prolog, the epilog
+// finds it.
 #pragma once
 
 #include "base/handle.h"
@@ -34,7 +35,8 @@ public:
     // Lets it become the agent.
     result<void> go();
 
-    // Waits for its line.  "" when it is ready, else why it is not (from the user's process: made printable).  timeout: it said nothing.
+    // Waits for its line.  "" when it is ready, else why it is not (from the user's process: made printable).
+    // timeout: it said nothing.
     result<std::string> wait_ready(int timeout_ms);
 
 private:

@@ -26,7 +26,8 @@ result<void> kill_session(const process_name& leader) {
         }
         if (left.empty()) return {};
         if (until.passed()) {
-            return fail(code::timeout, std::to_string(left.size()) + " processes of the agent survived SIGKILL for 2 s, process " +
+            return fail(code::timeout, std::to_string(left.size()) +
+                                           " processes of the agent survived SIGKILL for 2 s, process " +
                                            std::to_string(left.front().pid) + " for one; storage may hang");
         }
         ::usleep(5'000);
@@ -42,7 +43,8 @@ result<stop_outcome> stop_agent(const state& what, int drain_ms) {
     const auto agent = open_process(what.agent_pid, what.agent_start_ticks);
     if (agent) {
         outcome = stop_outcome::killed;
-        if (drain_ms > 0 && send_signal(agent->get(), SIGTERM) && wait_process(agent->get(), drain_ms)) outcome = stop_outcome::drained;
+        if (drain_ms > 0 && send_signal(agent->get(), SIGTERM) && wait_process(agent->get(), drain_ms))
+            outcome = stop_outcome::drained;
     }
     const auto ended = what.agent_pid > 0 ? kill_session({what.agent_pid, what.agent_start_ticks}) : result<void>();
     if (!what.cgroup.empty()) {

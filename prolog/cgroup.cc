@@ -2,17 +2,15 @@
 #include "prolog/cgroup.h"
 
 #include "base/clock.h"
-#include "base/handle.h"
 #include "base/units.h"
 #include "prolog/process_table.h"
+#include "prolog/text_file.h"
 
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
-#include <fcntl.h>
-#include <fstream>
-#include <sstream>
 #include <sys/stat.h>
+#include <unistd.h>
 #include <vector>
 
 namespace varde::node {
@@ -20,20 +18,6 @@ namespace varde::node {
 namespace {
 
 constexpr const char* folder_name = "varde";
-
-result<void> write_text(const std::string& path, const std::string& text) {
-    const unique_fd file(::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW));
-    if (!file || ::write(file.get(), text.data(), text.size()) < 0) return os_error(errno, "couldn't write '" + path + "'");
-    return {};
-}
-
-result<std::string> read_text(const std::string& path) {
-    std::ifstream file(path);
-    std::ostringstream text;
-    text << file.rdbuf();
-    if (!file) return fail(code::io, "couldn't read '" + path + "'");
-    return text.str();
-}
 
 result<void> make_folder(const std::string& path) {
     if (::mkdir(path.c_str(), 0755) != 0 && errno != EEXIST) return os_error(errno, "couldn't make '" + path + "'");
@@ -69,8 +53,8 @@ result<memory_hierarchy> memory_hierarchy_here() {
     return find_memory_hierarchy(*mountinfo);
 }
 
-// One round of SIGKILL over the group's members.  A member is held by its pidfd first and looked up in the group again then, so that a
-// number that was given to another process in between is never hit.
+// One round of SIGKILL over the group's members.  A member is held by its pidfd first and looked up in the group
+// again then, so that a number that was given to another process in between is never hit.
 size_t kill_members(const std::string& group) {
     const auto members = read_text(group + "/cgroup.procs");
     if (!members) return 0;
@@ -127,12 +111,15 @@ result<std::string> make_cgroup(uint32_t job_id, uint64_t limit_bytes) {
     const std::string group = job_group(*hierarchy, job_id);
     made = make_folder(group);
     if (!made) return std::move(made).error();
-    auto limited = write_text(group + (hierarchy->unified ? "/memory.max" : "/memory.limit_in_bytes"), std::to_string(limit_bytes));
+    auto limited = write_text(group + (hierarchy->unified ? "/memory.max" : "/memory.limit_in_bytes"),
+                              std::to_string(limit_bytes));
     if (!limited) return std::move(limited).error();
     return group;
 }
 
-result<void> enter_cgroup(const std::string& path, pid_t pid) { return write_text(path + "/cgroup.procs", std::to_string(pid)); }
+result<void> enter_cgroup(const std::string& path, pid_t pid) {
+    return write_text(path + "/cgroup.procs", std::to_string(pid));
+}
 
 result<void> remove_cgroup(const std::string& path, uint32_t job_id, int timeout_ms) {
     const auto hierarchy = memory_hierarchy_here();

@@ -1,7 +1,8 @@
 // A memory control group of the agent's own: /sys/fs/cgroup[/memory]/varde/JOBID.
 //
-// Without it the arena is charged to slurmd's group, which may have a limit of its own, and no limit holds the agent.  It is made
-// where the host has a memory hierarchy that root may write (v2 or v1); where not, the reason is kept for state.json.
+// Without it the arena is charged to slurmd's group, which may have a limit of its own, and no limit holds the
+// agent.  It is made where the host has a memory hierarchy that root may write (v2 or v1); where not, the reason is
+// kept for state.json.
 #pragma once
 
 #include "base/result.h"
@@ -15,8 +16,8 @@ namespace varde::node {
 
 // Where the memory controller is: of the text of /proc/self/mountinfo.  Pure.
 struct memory_hierarchy {
-    std::string path;   // mount point
-    bool unified = false;   // cgroup v2
+    std::string path;      // mount point
+    bool unified = false;  // cgroup v2
 };
 result<memory_hierarchy> find_memory_hierarchy(std::string_view mountinfo);
 
@@ -26,8 +27,9 @@ result<std::string> make_cgroup(uint32_t job_id, uint64_t limit_bytes);
 // Moves a process into the group.
 result<void> enter_cgroup(const std::string& path, pid_t pid);
 
-// SIGKILLs all that is in it until it is empty, then removes it; `timeout_ms` bounds the whole.  A group that is gone is no failure.
-// `path` must be one that make_cgroup() returned: anything else is refused, because it comes from a file.
+// SIGKILLs all that is in it until it is empty, then removes it; `timeout_ms` bounds the whole.  A group that is gone
+// is no failure. `path` must be one that make_cgroup() returned: anything else is refused, because it comes from a
+// file.
 result<void> remove_cgroup(const std::string& path, uint32_t job_id, int timeout_ms);
 
 }  // namespace varde::node

@@ -33,7 +33,8 @@ result<unique_fd> make_own(int parent, const std::string& name, const std::strin
     if (!made && errno != EEXIST) return os_error(errno, "couldn't make '" + shown + "'");
     auto directory = open_own(parent, name, shown);
     // slurmd's umask may be anything.
-    if (made && directory && ::fchmod(directory->get(), 0755) != 0) return os_error(errno, "couldn't chmod '" + shown + "'");
+    if (made && directory && ::fchmod(directory->get(), 0755) != 0)
+        return os_error(errno, "couldn't chmod '" + shown + "'");
     return directory;
 }
 
@@ -69,7 +70,8 @@ result<unique_fd> job_directory::listen(uid_t uid, gid_t gid) const {
     const std::string shown = path_ + "/" + socket_name;
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
-    if (shown.size() >= sizeof address.sun_path) return fail(code::invalid, "couldn't bind '" + shown + "': the path is too long");
+    if (shown.size() >= sizeof address.sun_path)
+        return fail(code::invalid, "couldn't bind '" + shown + "': the path is too long");
     shown.copy(address.sun_path, shown.size());
     unique_fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     if (!socket) return os_error(errno, "couldn't make a socket");
@@ -89,7 +91,8 @@ result<void> job_directory::write_file(const std::string& name, const std::strin
     const std::string shown = path_ + "/" + name;
     const std::string fresh = name + ".new";
     ::unlinkat(job_.get(), fresh.c_str(), 0);
-    const unique_fd file(::openat(job_.get(), fresh.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+    const unique_fd file(
+        ::openat(job_.get(), fresh.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
     if (!file) return os_error(errno, "couldn't write '" + shown + "'");
     // One write into a file system in memory: short only when it is full.
     const ssize_t written = ::write(file.get(), text.data(), text.size());

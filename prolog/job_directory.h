@@ -1,7 +1,8 @@
 // /run/varde/JOBID: the job's place on this node, root's own.  It holds agent.sock and state.json.
 //
-// Every step below the run directory is an openat() without following links, on directories that only root can write; the user gets the
-// socket and nothing else, so no name here is ever the user's.  Also for the epilog and another prolog of the same job.
+// Every step below the run directory is an openat() without following links, on directories that only root can write;
+// the user gets the socket and nothing else, so no name here is ever the user's.  Also for the epilog and another
+// prolog of the same job.
 #pragma once
 
 #include "base/handle.h"

@@ -31,7 +31,8 @@ void log_line(int priority, const std::string& line) {
     const unique_fd socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (!socket || ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) return;
     const std::string datagram = "<" + std::to_string(LOG_DAEMON | priority) + ">" + text;
-    discard(static_cast<int>(::send(socket.get(), datagram.data(), datagram.size(), MSG_NOSIGNAL)), "stderr has it too");
+    discard(static_cast<int>(::send(socket.get(), datagram.data(), datagram.size(), MSG_NOSIGNAL)),
+            "stderr has it too");
 }
 
 }  // namespace varde::node

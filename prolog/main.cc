@@ -1,7 +1,7 @@
 // varde-prolog: slurm.conf's Prolog=.  Runs as root on each node of a job before anything of the job does.
 //
-// Exits 0 whatever happens: any other code drains the node and holds the job, and no failure of ours is a reason for that.  The outcome
-// is in /run/varde/JOBID/state.json and, if it is bad, in the journal.
+// Exits 0 whatever happens: any other code drains the node and holds the job, and no failure of ours is a reason for
+// that.  The outcome is in /run/varde/JOBID/state.json and, if it is bad, in the journal.
 #include "base/units.h"
 #include "config/config.h"
 #include "prolog/log.h"

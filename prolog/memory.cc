@@ -3,10 +3,9 @@
 
 #include "base/checked.h"
 #include "base/units.h"
+#include "prolog/text_file.h"
 
-#include <fstream>
 #include <optional>
-#include <sstream>
 
 namespace varde::node {
 
@@ -31,23 +30,23 @@ std::optional<uint64_t> value_of(std::string_view text, std::string_view key) {
 result<node_memory> parse_meminfo(std::string_view text) {
     const auto total = value_of(text, "MemTotal:");
     const auto available = value_of(text, "MemAvailable:");
-    if (!total || !available) return fail(code::damaged, "couldn't read /proc/meminfo: MemTotal or MemAvailable is missing");
+    if (!total || !available)
+        return fail(code::damaged, "couldn't read /proc/meminfo: MemTotal or MemAvailable is missing");
     return node_memory{*total, *available};
 }
 
 result<node_memory> read_node_memory() {
-    std::ifstream file("/proc/meminfo");
-    std::ostringstream text;
-    text << file.rdbuf();
-    if (!file) return fail(code::io, "couldn't read /proc/meminfo");
-    return parse_meminfo(text.str());
+    auto text = read_text("/proc/meminfo");
+    if (!text) return std::move(text).error();
+    return parse_meminfo(*text);
 }
 
 result<void> check_arena_fits(uint64_t arena_bytes, const node_memory& node) {
     if (arena_bytes <= node.available_bytes) return {};
-    return fail(code::no_memory, "couldn't give " + format_bytes(arena_bytes) + " to checkpoints: " +
-                                     format_bytes(node.available_bytes) + " of " + format_bytes(node.total_bytes) +
-                                     " are available on this node; set --ckpt-memory, or agent.memory in varde.yaml, to less");
+    return fail(code::no_memory,
+                "couldn't give " + format_bytes(arena_bytes) +
+                    " to checkpoints: " + format_bytes(node.available_bytes) + " of " + format_bytes(node.total_bytes) +
+                    " are available on this node; set --ckpt-memory, or agent.memory in varde.yaml, to less");
 }
 
 }  // namespace varde::node

@@ -3,13 +3,12 @@
 
 #include "base/clock.h"
 #include "base/units.h"
+#include "prolog/text_file.h"
 
-#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <dirent.h>
-#include <fcntl.h>
 #include <memory>
 #include <poll.h>
 #include <sys/syscall.h>
@@ -23,16 +22,6 @@ constexpr size_t field_state = 0;
 constexpr size_t field_parent = 1;
 constexpr size_t field_session = 3;
 constexpr size_t field_start = 19;
-
-result<std::string> read_proc(pid_t pid, const char* name) {
-    const std::string path = "/proc/" + std::to_string(pid) + "/" + name;
-    const unique_fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-    if (!file) return os_error(errno, "couldn't open '" + path + "'");
-    std::array<char, 4096> buffer{};
-    const ssize_t got = ::read(file.get(), buffer.data(), buffer.size());
-    if (got < 0) return os_error(errno == ESRCH ? ENOENT : errno, "couldn't read '" + path + "'");
-    return std::string(buffer.data(), static_cast<size_t>(got));
-}
 
 }  // namespace
 
@@ -59,7 +48,7 @@ result<process_facts> parse_stat(std::string_view text) {
 }
 
 result<process_facts> read_process(pid_t pid) {
-    auto text = read_proc(pid, "stat");
+    auto text = read_text("/proc/" + std::to_string(pid) + "/stat");
     if (!text) return std::move(text).error();
     return parse_stat(*text);
 }

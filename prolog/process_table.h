@@ -38,8 +38,8 @@ struct process_name {
     uint64_t start_ticks = 0;
 };
 
-// Processes of the session that this process leads or has led.  The kernel gives the number to nobody else while one of them lives; if
-// somebody else has it, they are all gone.
+// Processes of the session that this process leads or has led.  The kernel gives the number to nobody else while one
+// of them lives; if somebody else has it, they are all gone.
 std::vector<process_name> processes_of_session(const process_name& leader);
 
 }  // namespace varde::node

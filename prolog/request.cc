@@ -9,10 +9,12 @@ namespace {
 
 result<uint32_t> read_id(environment get, const char* name) {
     const char* text = get(name);
-    if (text == nullptr) return fail(code::invalid, std::string(name) + " is not set; Slurm sets it for its prolog and epilog");
+    if (text == nullptr)
+        return fail(code::invalid, std::string(name) + " is not set; Slurm sets it for its prolog and epilog");
     // The largest 32-bit number is Slurm's "no value" and the kernel's "no user".
     auto number = parse_number(text, UINT32_MAX - 1);
-    if (!number) return fail(code::invalid, std::string(name) + " is '" + printable(text) + "': " + number.error().context);
+    if (!number)
+        return fail(code::invalid, std::string(name) + " is '" + printable(text) + "': " + number.error().context);
     return static_cast<uint32_t>(*number);
 }
 

@@ -1,7 +1,7 @@
 // What Slurm and the job say to prolog and epilog, read from the environment and checked.  Pure; any thread.
 //
-// SLURM_* come from slurmd.  SPANK_* are the user's words, whatever the plugin let through: anybody can send a job to slurmctld
-// without our plugin, so every value is checked again here.
+// SLURM_* come from slurmd.  SPANK_* are the user's words, whatever the plugin let through: anybody can send a job to
+// slurmctld without our plugin, so every value is checked again here.
 #pragma once
 
 #include "base/options.h"
@@ -17,7 +17,7 @@ struct request {
     uid_t uid = 0;
     gid_t gid = 0;
     uint32_t restart_count = 0;
-    std::string user;   // as Slurm knows the name; may be empty
+    std::string user;  // as Slurm knows the name; may be empty
     options wish;
 };
 

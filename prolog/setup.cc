@@ -25,18 +25,29 @@ constexpr uint64_t overhead_bytes = 512ULL << 20;
 agent_plan plan_agent(const request& job, const config& site, const state& made, const places& where) {
     agent_plan plan;
     const std::string id = std::to_string(job.job_id);
-    plan.arguments = {where.agent,       "--listen-fd",     std::to_string(agent_listen_fd),
-                      "--ready-fd",      std::to_string(agent_ready_fd),
-                      "--job",           id,
-                      "--restart-count", std::to_string(job.restart_count),
-                      "--arena-bytes",   std::to_string(made.arena_bytes),
-                      "--slurm-bin",     find_bin_directory(site.bin_dir),
-                      "--config",        where.config,
-                      "--state-dir",     where.run_directory + "/" + id,
-                      "--max-restarts",  std::to_string(job.wish.max_restarts.value_or(site.max_restarts))};
+    plan.arguments = {where.agent,
+                      "--listen-fd",
+                      std::to_string(agent_listen_fd),
+                      "--ready-fd",
+                      std::to_string(agent_ready_fd),
+                      "--job",
+                      id,
+                      "--restart-count",
+                      std::to_string(job.restart_count),
+                      "--arena-bytes",
+                      std::to_string(made.arena_bytes),
+                      "--slurm-bin",
+                      find_bin_directory(site.bin_dir),
+                      "--config",
+                      where.config,
+                      "--state-dir",
+                      where.run_directory + "/" + id,
+                      "--max-restarts",
+                      std::to_string(job.wish.max_restarts.value_or(site.max_restarts))};
     plan.environment = {"PATH=/usr/bin:/bin", "SLURM_JOB_ID=" + id};
     if (!job.user.empty()) plan.environment.insert(plan.environment.end(), {"USER=" + job.user, "LOGNAME=" + job.user});
-    if (const char* slurm_conf = std::getenv("SLURM_CONF")) plan.environment.push_back(std::string("SLURM_CONF=") + slurm_conf);
+    if (const char* slurm_conf = std::getenv("SLURM_CONF"))
+        plan.environment.push_back(std::string("SLURM_CONF=") + slurm_conf);
     plan.uid = job.uid;
     plan.gid = job.gid;
     return plan;
@@ -44,8 +55,8 @@ agent_plan plan_agent(const request& job, const config& site, const state& made,
 
 // This very start's own work, found again and alive.
 bool is_done(const result<state>& before, const result<request>& asked) {
-    return before && asked && before->ready && before->uid == asked->uid && before->restart_count == asked->restart_count &&
-           agent_alive(*before);
+    return before && asked && before->ready && before->uid == asked->uid &&
+           before->restart_count == asked->restart_count && agent_alive(*before);
 }
 
 // What an earlier start of the job has left: its epilog was interrupted, or never ran.
@@ -78,11 +89,13 @@ void enter_own_cgroup(const request& job, state& made) {
         return;
     }
     made.cgroup_reason = entered.error().context;
-    if (group) discard(remove_cgroup(*group, job.job_id, 0), "it is empty, and the next start of the job takes it over");
+    if (group)
+        discard(remove_cgroup(*group, job.job_id, 0), "it is empty, and the next start of the job takes it over");
 }
 
 // From the process that waits to the line that it says.  `made` is on disk before the process may do anything.
-result<void> run_agent(const job_directory& directory, const request& job, const config& site, const places& where, state& made) {
+result<void> run_agent(const job_directory& directory, const request& job, const config& site, const places& where,
+                       state& made) {
     auto listener = directory.listen(job.uid, job.gid);
     if (!listener) return std::move(listener).error();
     auto agent = started_agent::fork_waiting(plan_agent(job, site, made, where), std::move(*listener));
@@ -107,7 +120,8 @@ void take_down(const job_directory& directory, state& made) {
     const auto stopped = stop_agent(made, 0);
     if (!stopped) log_line(LOG_WARNING, stopped.error().context);
     if (::unlinkat(directory.fd(), socket_name, 0) != 0 && errno != ENOENT)
-        log_line(LOG_WARNING, os_error(errno, "couldn't remove '" + directory.path() + "/" + socket_name + "'").context);
+        log_line(LOG_WARNING,
+                 os_error(errno, "couldn't remove '" + directory.path() + "/" + socket_name + "'").context);
     made.agent_pid = 0;
     made.agent_start_ticks = 0;
     made.cgroup.clear();

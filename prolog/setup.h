@@ -11,11 +11,12 @@ namespace varde::node {
 struct places {
     std::string run_directory = run_directory_path;
     std::string config;
-    std::string agent;   // program
+    std::string agent;  // program
 };
 
-// Sets up the node for the job, or says why not: the state it returns is what state.json holds (where that could be written).
-// Idempotent: an agent of this start of the job that is alive is kept; one of an earlier start, and all it left, is removed.
+// Sets up the node for the job, or says why not: the state it returns is what state.json holds (where that could be
+// written). Idempotent: an agent of this start of the job that is alive is kept; one of an earlier start, and all it
+// left, is removed.
 state set_up(const result<request>& asked, uint32_t job_id, const places& where);
 
 }  // namespace varde::node

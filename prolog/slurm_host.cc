@@ -45,7 +45,8 @@ std::pair<std::string, std::string> setting_of(std::string_view line) {
     const size_t begin = line.find_first_not_of(" \t");
     const size_t equals = line.find('=');
     if (begin == std::string_view::npos) return {};
-    if (equals == std::string_view::npos || equals < begin) return {lower(line.substr(begin, line.find_first_of(" \t\r", begin) - begin)), ""};
+    if (equals == std::string_view::npos || equals < begin)
+        return {lower(line.substr(begin, line.find_first_of(" \t\r", begin) - begin)), ""};
     std::string_view key = line.substr(begin, equals - begin);
     key = key.substr(0, key.find_last_not_of(" \t") + 1);
     return {lower(key), lower(line.substr(equals + 1))};

@@ -57,14 +57,15 @@ result<state> decode_state(const std::string& text) {
     uint64_t restarts = 0;
     uint64_t pid = 0;
     constexpr uint64_t pid_max = std::numeric_limits<pid_t>::max();
-    const bool complete = root.is_object() && read_number(root, "job", UINT32_MAX, job) &&
-                          read_number(root, "uid", UINT32_MAX, uid) && read_number(root, "restart_count", UINT32_MAX, restarts) &&
-                          read_number(root, "agent_pid", pid_max, pid) &&
-                          read_number(root, "agent_start_ticks", UINT64_MAX, found.agent_start_ticks) &&
-                          read_number(root, "arena_bytes", UINT64_MAX, found.arena_bytes) && read_text(root, "state", word) &&
-                          read_text(root, "reason", found.reason) && read_text(root, "cgroup", found.cgroup) &&
-                          read_text(root, "cgroup_reason", found.cgroup_reason);
-    if (!complete || (word != "ready" && word != "degraded")) return fail(code::damaged, "a state file of another form");
+    const bool complete =
+        root.is_object() && read_number(root, "job", UINT32_MAX, job) && read_number(root, "uid", UINT32_MAX, uid) &&
+        read_number(root, "restart_count", UINT32_MAX, restarts) && read_number(root, "agent_pid", pid_max, pid) &&
+        read_number(root, "agent_start_ticks", UINT64_MAX, found.agent_start_ticks) &&
+        read_number(root, "arena_bytes", UINT64_MAX, found.arena_bytes) && read_text(root, "state", word) &&
+        read_text(root, "reason", found.reason) && read_text(root, "cgroup", found.cgroup) &&
+        read_text(root, "cgroup_reason", found.cgroup_reason);
+    if (!complete || (word != "ready" && word != "degraded"))
+        return fail(code::damaged, "a state file of another form");
     found.job_id = static_cast<uint32_t>(job);
     found.uid = static_cast<uid_t>(uid);
     found.restart_count = static_cast<uint32_t>(restarts);

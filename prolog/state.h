@@ -1,7 +1,7 @@
 // state.json: what the prolog has set up, for the epilog, the library and people.
 //
-// Root's file in root's directory: the epilog acts on it.  Written before the agent runs (so that an interrupted prolog leaves what the
-// epilog needs) and once more when the outcome is known.
+// Root's file in root's directory: the epilog acts on it.  Written before the agent runs (so that an interrupted
+// prolog leaves what the epilog needs) and once more when the outcome is known.
 #pragma once
 
 #include "base/result.h"
@@ -16,13 +16,13 @@ struct state {
     uint32_t job_id = 0;
     uid_t uid = 0;
     uint32_t restart_count = 0;
-    bool ready = false;              // false: degraded, see `reason`
+    bool ready = false;  // false: degraded, see `reason`
     std::string reason;
     pid_t agent_pid = 0;             // 0: no agent runs
     uint64_t agent_start_ticks = 0;  // of /proc/PID/stat: tells the agent from a later process of the same number
     uint64_t arena_bytes = 0;
-    std::string cgroup;              // of the agent; empty: it lives in slurmd's
-    std::string cgroup_reason;       // why, then
+    std::string cgroup;         // of the agent; empty: it lives in slurmd's
+    std::string cgroup_reason;  // why, then
 
     bool operator==(const state&) const = default;
 };

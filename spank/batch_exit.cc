@@ -1,7 +1,8 @@
 // The batch script has failed: ask the job's agent, which knows whether the training advanced, and wait while it acts.
 //
-// Runs as root in the batch step's slurmstepd.  The socket lies in a directory that only root can write, so its name is safe; who
-// listens there is the user's process.  Nothing in its answer is believed or even looked at: that it came ends the wait.
+// Runs as root in the batch step's slurmstepd.  The socket lies in a directory that only root can write, so its name
+// is safe; who listens there is the user's process.  Nothing in its answer is believed or even looked at: that it
+// came ends the wait.
 #include "spank/hooks.h"
 
 #include "arena/batch_exit.h"
@@ -25,7 +26,8 @@ constexpr uint64_t answer_ms_max = 10'000;  // an `scontrol requeue`, which the 
 varde::unique_fd connect_agent(const char* run_directory, uint32_t job_id) {
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
-    const int length = std::snprintf(address.sun_path, sizeof address.sun_path, "%s/%u/agent.sock", run_directory, job_id);
+    const int length =
+        std::snprintf(address.sun_path, sizeof address.sun_path, "%s/%u/agent.sock", run_directory, job_id);
     if (length < 0 || static_cast<size_t>(length) >= sizeof address.sun_path) return {};
     varde::unique_fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     const timeval bound{connect_s_max, 0};
@@ -46,7 +48,8 @@ extern "C" void varde_batch_ended(const char* run_directory, uint32_t job_id, in
     const varde::unique_fd socket = connect_agent(run_directory, job_id);
     if (!socket) return;
     varde_batch_exit message{};
-    message.head = {VARDE_FRAME_MAGIC, VARDE_FRAME_VERSION, VARDE_FRAME_BATCH_EXIT, sizeof message - sizeof message.head};
+    message.head = {VARDE_FRAME_MAGIC, VARDE_FRAME_VERSION, VARDE_FRAME_BATCH_EXIT,
+                    sizeof message - sizeof message.head};
     message.job_id = job_id;
     message.wait_status = wait_status;
     static_assert(sizeof message == 64);

@@ -1,7 +1,8 @@
 // The state of one sbatch, salloc or srun: which --ckpt-* options were given, and what they come to.
 //
 // SPANK hands its callbacks no pointer of the plugin's own, so there is exactly one static one, here.  It lives from
-// slurm_spank_init to slurm_spank_exit.  No exception leaves this file: the only one possible, bad_alloc, ends in a message.
+// slurm_spank_init to slurm_spank_exit.  No exception leaves this file: the only one possible, bad_alloc, ends in a
+// message.
 #include "spank/hooks.h"
 
 #include "base/options.h"
@@ -94,8 +95,9 @@ bool settle_directory(const char* working_directory) {
     if (!base.starts_with('/')) {
         std::array<char, PATH_MAX> here{};
         if (::getcwd(here.data(), here.size()) == nullptr) {
-            keep_message("couldn't use '--ckpt-dir=" + *current->texts[*index] +
-                         "': the current directory is unknown; give an absolute path, for example --ckpt-dir=/scratch/%u/ckpt");
+            keep_message(
+                "couldn't use '--ckpt-dir=" + *current->texts[*index] +
+                "': the current directory is unknown; give an absolute path, for example --ckpt-dir=/scratch/%u/ckpt");
             return false;
         }
         base = base.empty() ? here.data() : std::string(here.data()) + "/" + base;
@@ -134,9 +136,7 @@ void varde_begin(void) {
     if (current == nullptr) return;
     try {
         current->texts.resize(varde::option_rules().size());
-    } catch (const std::bad_alloc&) {
-        varde_end();
-    }
+    } catch (const std::bad_alloc&) { varde_end(); }
 }
 
 void varde_end(void) {
@@ -153,14 +153,16 @@ void varde_forget_inherited(int new_job) {
             ::unsetenv((std::string("SLURM_SPANK_VARDE_") + rule.variable).c_str());
         }
     } catch (const std::bad_alloc&) {
-        // Then the options are inherited: unwanted, harmless, and the program itself is about to fail for want of memory.
+        // Then the options are inherited: unwanted, harmless, and the program itself is about to fail for want of
+        // memory.
     }
 }
 
 const char* varde_take(int index, const char* text) {
     const auto rules = varde::option_rules();
     if (current == nullptr) return out_of_memory;
-    if (index < 0 || static_cast<size_t>(index) >= rules.size()) return "couldn't read an option: its number is unknown";
+    if (index < 0 || static_cast<size_t>(index) >= rules.size())
+        return "couldn't read an option: its number is unknown";
     try {
         const auto at = static_cast<size_t>(index);
         varde::options scratch;
@@ -168,9 +170,7 @@ const char* varde_take(int index, const char* text) {
         if (!done) return keep_message(done.error().context);
         current->texts[at] = text;
         return nullptr;
-    } catch (const std::bad_alloc&) {
-        return out_of_memory;
-    }
+    } catch (const std::bad_alloc&) { return out_of_memory; }
 }
 
 const char* varde_settle(int use_defaults, const char* working_directory) {
@@ -179,9 +179,7 @@ const char* varde_settle(int use_defaults, const char* working_directory) {
         if (use_defaults != 0 && !take_defaults()) return current->message.c_str();
         if (!settle_directory(working_directory)) return current->message.c_str();
         return nullptr;
-    } catch (const std::bad_alloc&) {
-        return out_of_memory;
-    }
+    } catch (const std::bad_alloc&) { return out_of_memory; }
 }
 
 const char* varde_value(int index) {

@@ -1,10 +1,12 @@
-/* spank_varde.so: every callback that Slurm calls, on one screen.  README.md says which run where and which may come twice.
+/* spank_varde.so: every callback that Slurm calls, on one screen.  README.md says which run where and which may come
+ * twice.
  *
- * In C, because spank.h declares its callbacks outside extern "C", and SPANK_PLUGIN's constants would get internal linkage in C++.
- * Visible by attribute, because the version script (spank.map) cannot un-hide what -fvisibility=hidden hides.
+ * In C, because spank.h declares its callbacks outside extern "C", and SPANK_PLUGIN's constants would get internal
+ * linkage in C++. Visible by attribute, because the version script (spank.map) cannot un-hide what
+ * -fvisibility=hidden hides.
  *
- * Remote callbacks run as root in slurmstepd, and a non-zero one drains the node: they return 0 whatever happens.  Failures of
- * sbatch, salloc and srun are negative, because positive values are ignored before Slurm 25.05. */
+ * Remote callbacks run as root in slurmstepd, and a non-zero one drains the node: they return 0 whatever happens.
+ * Failures of sbatch, salloc and srun are negative, because positive values are ignored before Slurm 25.05. */
 #include "spank/hooks.h"
 
 #include <slurm/slurm.h>
@@ -20,37 +22,29 @@
 SPANK_PLUGIN(varde, 1)
 #pragma GCC visibility pop
 
-static int submitting(void)
-{
+static int submitting(void) {
     const spank_context_t context = spank_context();
     return context == S_CTX_ALLOCATOR || context == S_CTX_LOCAL;
 }
 
 /* An srun inside a job is a step of it; everything else that submits makes a job of its own. */
-static int new_job(void)
-{
-    return spank_context() == S_CTX_ALLOCATOR || getenv("SLURM_JOB_ID") == NULL;
-}
+static int new_job(void) { return spank_context() == S_CTX_ALLOCATOR || getenv("SLURM_JOB_ID") == NULL; }
 
-static int report(const char *message)
-{
+static int report(const char *message) {
     if (message == NULL) return 0;
     slurm_spank_log("varde: %s", message);
     return -1;
 }
 
 /* In the stepd the text is only accepted: the tasks get the values by their environment. */
-static int take_option(int index, const char *text, int remote)
-{
-    return remote ? 0 : report(varde_take(index, text));
-}
+static int take_option(int index, const char *text, int remote) { return remote ? 0 : report(varde_take(index, text)); }
 
-static void register_options(spank_t spank)
-{
+static void register_options(spank_t spank) {
     const struct varde_option *each = NULL;
     for (int index = 0; (each = varde_option_at(index)) != NULL; index++) {
         /* Slurm copies the struct and its texts; the casts are for an interface without const. */
-        struct spank_option option = {(char *)each->name, (char *)each->value, (char *)each->usage, 1, index, take_option};
+        struct spank_option option = {(char *)each->name, (char *)each->value, (char *)each->usage, 1, index,
+                                      take_option};
         if (spank_option_register(spank, &option) != ESPANK_SUCCESS && submitting())
             slurm_error("varde: couldn't register '--%s', it cannot be used here", each->name);
     }
@@ -58,8 +52,7 @@ static void register_options(spank_t spank)
 
 /* For inner steps and tasks as SLURM_VARDE_*, a name that survives every --export mode; for Prolog, Epilog and
  * EpilogSlurmctld as SPANK_VARDE_*, which also tells them that there is anything to do. */
-static int export_options(spank_t spank)
-{
+static int export_options(spank_t spank) {
     const struct varde_option *each = NULL;
     for (int index = 0; (each = varde_option_at(index)) != NULL; index++) {
         const char *value = varde_value(index);
@@ -74,8 +67,7 @@ static int export_options(spank_t spank)
     return 0;
 }
 
-EXPORTED int slurm_spank_init(spank_t spank, int argument_count, char *arguments[])
-{
+EXPORTED int slurm_spank_init(spank_t spank, int argument_count, char *arguments[]) {
     (void)argument_count;
     (void)arguments;
     if (spank_context() == S_CTX_SLURMD) return 0;
@@ -85,8 +77,7 @@ EXPORTED int slurm_spank_init(spank_t spank, int argument_count, char *arguments
     return 0;
 }
 
-EXPORTED int slurm_spank_init_post_opt(spank_t spank, int argument_count, char *arguments[])
-{
+EXPORTED int slurm_spank_init_post_opt(spank_t spank, int argument_count, char *arguments[]) {
     (void)argument_count;
     (void)arguments;
     if (!submitting()) return 0;
@@ -96,8 +87,7 @@ EXPORTED int slurm_spank_init_post_opt(spank_t spank, int argument_count, char *
     return 0;
 }
 
-EXPORTED int slurm_spank_task_exit(spank_t spank, int argument_count, char *arguments[])
-{
+EXPORTED int slurm_spank_task_exit(spank_t spank, int argument_count, char *arguments[]) {
     (void)argument_count;
     (void)arguments;
     uint32_t job_id = 0;
@@ -111,8 +101,7 @@ EXPORTED int slurm_spank_task_exit(spank_t spank, int argument_count, char *argu
     return 0;
 }
 
-EXPORTED int slurm_spank_exit(spank_t spank, int argument_count, char *arguments[])
-{
+EXPORTED int slurm_spank_exit(spank_t spank, int argument_count, char *arguments[]) {
     (void)spank;
     (void)argument_count;
     (void)arguments;

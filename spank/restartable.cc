@@ -1,8 +1,8 @@
 // --requeue and --open-mode=append as defaults of a job that asks for checkpoints.
 //
-// Slurm has no public interface for this.  sbatch, salloc and srun export their options (`opt`) and the two functions that read
-// and set one by its name, unchanged from 22.05 to 26.05; each is looked up, and where one is missing the user is told what to
-// add by hand.  To be replaced once SPANK can set options.
+// Slurm has no public interface for this.  sbatch, salloc and srun export their options (`opt`) and the two functions
+// that read and set one by its name, unchanged from 22.05 to 26.05; each is looked up, and where one is missing the
+// user is told what to add by hand.  To be replaced once SPANK can set options.
 #include "spank/hooks.h"
 
 #include <cstring>
@@ -21,8 +21,8 @@ struct slurm_options {
     get_option get = reinterpret_cast<get_option>(::dlsym(RTLD_DEFAULT, "slurm_option_get"));
     set_option set = reinterpret_cast<set_option>(::dlsym(RTLD_DEFAULT, "slurm_option_set"));
 
-    // What `get` returns is Slurm's to free, with a function of its own that no plugin can rely on; some bytes are lost in a
-    // process that lives for a moment.
+    // What `get` returns is Slurm's to free, with a function of its own that no plugin can rely on; some bytes are
+    // lost in a process that lives for a moment.
     const char* text(const char* name) const {
         return options != nullptr && get != nullptr ? get(options, name) : nullptr;
     }
@@ -40,7 +40,8 @@ const char* varde_make_restartable(void) {
     if (::dlsym(RTLD_DEFAULT, "sbopt") == nullptr) return nullptr;  // salloc: an interactive job cannot be requeued
     const slurm_options slurm;
     if (slurm.options == nullptr || slurm.get == nullptr || slurm.set == nullptr) return by_hand;
-    // Slurm may write into the value.  From 25.11 on, --requeue takes one: empty is the plain requeue that all versions know.
+    // Slurm may write into the value.  From 25.11 on, --requeue takes one: empty is the plain requeue that all
+    // versions know.
     char empty[1] = "";
     char append[] = "append";
     if (slurm.unset("requeue") && slurm.set(slurm.options, "requeue", empty, false) != 0) return by_hand;

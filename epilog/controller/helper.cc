@@ -15,36 +15,40 @@ constexpr size_t witnesses_max = 16;
 void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
 
 // The job, asked again while Slurm does not answer.  none: it is gone, or there is no answer.
-std::optional<job_facts> ask(const requeue& what, const slurm_tools& slurm, const helper_limits& limits, const deadline& until,
-                             std::vector<std::string>& log) {
-    for (int failures = 0; !until.passed(); sleep_ms(limits.poll_ms)) {
+std::optional<job_facts> ask(const requeue& what, const slurm_tools& slurm, const helper_limits& limits,
+                             const deadline& until, std::vector<std::string>& log) {
+    for (int failures = 1;; failures++) {
         auto job = slurm.job(what.job_id);
         if (job) return std::move(*job);
-        if (++failures < limits.failures_max) continue;
-        log.push_back("couldn't ask for the job: " + job.error().context);
-        return std::nullopt;
+        if (failures >= limits.failures_max || until.passed()) {
+            log.push_back("couldn't ask for the job: " + job.error().context);
+            return std::nullopt;
+        }
+        sleep_ms(limits.poll_ms);
     }
-    return std::nullopt;
 }
 
 fate fate_of(const std::optional<job_facts>& job) { return job ? fate_of(*job, wall_ns() / ns_per_s) : fate::ended; }
 
-// Somebody must answer, else it may be us who are cut off: then no node is to blame.  Nodes of the job, else others of the cluster.
-bool somebody_answers(const slurm_tools& slurm, const std::vector<std::string>& tried, uint16_t port, const helper_limits& limits) {
+// Somebody must answer, else it may be us who are cut off: then no node is to blame.  Nodes of the job, else others
+// of the cluster.
+bool somebody_answers(const slurm_tools& slurm, const std::vector<std::string>& tried, uint16_t port,
+                      const helper_limits& limits) {
     auto all = slurm.nodes("");
     if (!all) return false;
     std::erase_if(*all, [&](const node_facts& node) {
         return is_down(node) || std::find(tried.begin(), tried.end(), node.name) != tried.end();
     });
     if (all->size() > witnesses_max) all->resize(witnesses_max);
-    // One that accepts is enough; a refusal comes from a living machine, too, but is no proof of a working Slurm network.
+    // One that accepts is enough; a refusal comes from a living machine, too, but is no proof of a working Slurm
+    // network.
     const probe_limits quick{limits.probe.silent_ms, limits.probe.silent_ms, limits.probe.retry_ms};
     return find_silent(*all, port, quick).size() < all->size();
 }
 
 // Nodes of the job that are dead, by our own look; those that were not DOWN are now.
-std::vector<std::string> free_from_dead_nodes(const requeue& what, const slurm_tools& slurm, const helper_limits& limits,
-                                              std::vector<std::string>& log) {
+std::vector<std::string> free_from_dead_nodes(const requeue& what, const slurm_tools& slurm,
+                                              const helper_limits& limits, std::vector<std::string>& log) {
     const auto port = slurm.slurmd_port();
     const auto nodes = slurm.nodes(what.node_list);
     if (!port || !nodes) {
@@ -62,7 +66,8 @@ std::vector<std::string> free_from_dead_nodes(const requeue& what, const slurm_t
         log.push_back("no slurmd answers at all, nothing is set DOWN; is this host cut off?");
         return dead;
     }
-    const auto done = slurm.set_down(silent, "varde: slurmd does not answer, job " + std::to_string(what.job_id) + " requeued");
+    const auto done =
+        slurm.set_down(silent, "varde: slurmd does not answer, job " + std::to_string(what.job_id) + " requeued");
     log.push_back(done ? "set " + join(silent) + " DOWN: slurmd does not answer"
                        : "couldn't set " + join(silent) + " DOWN: " + done.error().context);
     dead.insert(dead.end(), silent.begin(), silent.end());
@@ -97,7 +102,8 @@ std::vector<std::string> help(const requeue& what, const slurm_tools& slurm, con
         return log;
     }
     std::vector<std::string> bad = free_from_dead_nodes(what, slurm, limits, log);
-    std::erase_if(bad, [&](const std::string& name) { return std::find(nodes->begin(), nodes->end(), name) == nodes->end(); });
+    std::erase_if(
+        bad, [&](const std::string& name) { return std::find(nodes->begin(), nodes->end(), name) == nodes->end(); });
     for (const std::string& name : named_silent(job->comment, *nodes))
         if (std::find(bad.begin(), bad.end(), name) == bad.end()) bad.push_back(name);
     for (;;) {

@@ -1,4 +1,5 @@
-// What happens after a requeue: dead nodes are freed of the job, and the job starts again without them and without delay.
+// What happens after a requeue: dead nodes are freed of the job, and the job starts again without them and without
+// delay.
 //
 // Every step may be done twice, and by two helpers at once: each asks Slurm first and sets what is so anyway.
 #pragma once
@@ -14,17 +15,18 @@ namespace varde::controller {
 
 struct requeue {
     uint32_t job_id = 0;
-    std::string node_list;      // of the start that has ended, as Slurm wrote it
+    std::string node_list;  // of the start that has ended, as Slurm wrote it
 };
 
 struct helper_limits {
     probe_limits probe;
     int total_ms = 180'000;
     int poll_ms = 200;
-    int failures_max = 20;      // of squeue in a row: slurmctld may be restarting
+    int failures_max = 20;  // of squeue in a row: slurmctld may be restarting
 };
 
-// Returns what it did, one line for the journal each; the failure that ended it comes last.  No line: the job was not being requeued.
+// Returns what it did, one line for the journal each; the failure that ended it comes last.  No line: the job was not
+// being requeued.
 std::vector<std::string> help(const requeue& what, const slurm_tools& slurm, const helper_limits& limits);
 
 }  // namespace varde::controller

@@ -1,19 +1,20 @@
-// varde-controller: slurm.conf's EpilogSlurmctld=.  Runs as SlurmUser on the controller whenever a job's allocation ends.
+// varde-controller: slurm.conf's EpilogSlurmctld=.  Runs as SlurmUser on the controller whenever a job's allocation
+// ends.
 //
-// Slurm waits for this program before it lets a requeued job start: so it leaves at once, and a helper in a session of its own does
-// the work, with a deadline that the kernel enforces.  Exits 0 whatever happens; what was done is in the journal.
+// Slurm waits for this program before it lets a requeued job start: so it leaves at once, and a helper in a session
+// of its own does the work, with a deadline that the kernel enforces.  Exits 0 whatever happens; what was done is in
+// the journal.
 #include "config/config.h"
 #include "epilog/controller/helper.h"
 #include "prolog/log.h"
 #include "prolog/request.h"
 #include "prolog/slurm_host.h"
+#include "prolog/text_file.h"
 
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
-#include <fstream>
-#include <sstream>
 #include <sys/syscall.h>
 #include <syslog.h>
 #include <unistd.h>
@@ -22,17 +23,19 @@ namespace {
 
 using namespace varde;
 
-constexpr unsigned grace_s = 15;   // for a tool that runs at the end of the helper's own deadline
+constexpr unsigned grace_s = 15;  // for a tool that runs at the end of the helper's own deadline
 
 const char* get_variable(const char* name) { return std::getenv(name); }
 
 // slurmctld gives its hooks no SLURM_CONF; its own environment may have one (we are the same user).
 std::string slurm_conf() {
     if (const char* given = std::getenv("SLURM_CONF")) return given;
-    std::ifstream file("/proc/" + std::to_string(::getppid()) + "/environ");
-    for (std::string entry; std::getline(file, entry, '\0');)
-        if (entry.starts_with("SLURM_CONF=")) return entry.substr(std::strlen("SLURM_CONF="));
-    return {};
+    const auto theirs = node::read_text("/proc/" + std::to_string(::getppid()) + "/environ");
+    if (!theirs) return {};
+    const std::string all = std::string(1, '\0') + *theirs;
+    const std::string name = std::string(1, '\0') + "SLURM_CONF=";
+    const size_t at = all.find(name);
+    return at == std::string::npos ? std::string() : std::string(all.c_str() + at + name.size());
 }
 
 // Times as seconds since 1970, whatever the site likes to read.
@@ -47,7 +50,9 @@ std::vector<std::string> tool_environment() {
 bool detach() {
     const pid_t child = ::fork();
     if (child != 0) {
-        if (child < 0) node::log_line(LOG_ERR, os_error(errno, "couldn't start the helper").context + "; the job starts when Slurm lets it");
+        if (child < 0)
+            node::log_line(
+                LOG_ERR, os_error(errno, "couldn't start the helper").context + "; the job starts when Slurm lets it");
         return false;
     }
     ::setsid();
@@ -95,8 +100,6 @@ int main(int argument_count, char** arguments) {
     }
     try {
         run(config_file, foreground);
-    } catch (...) {
-        std::fputs("varde-controller: couldn't free the job: out of memory\n", stderr);
-    }
+    } catch (...) { std::fputs("varde-controller: couldn't free the job: out of memory\n", stderr); }
     return 0;
 }

@@ -18,9 +18,9 @@ struct attempt {
     const node_facts* node = nullptr;
     sockaddr_storage address{};
     socklen_t address_bytes = 0;
-    unique_fd socket;            // a connection under way
-    uint64_t again_ns = 0;       // when to try again, where there is none
-    bool refused = false;        // at least once
+    unique_fd socket;       // a connection under way
+    uint64_t again_ns = 0;  // when to try again, where there is none
+    bool refused = false;   // at least once
     bool answered = false;
 };
 
@@ -48,7 +48,8 @@ void start(attempt& one, uint64_t now, const probe_limits& limits) {
     one.socket.reset(::socket(one.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     // Out of descriptors is our trouble, not the node's.
     if (!one.socket) return settle(one, 0, now, limits);
-    if (::connect(one.socket.get(), reinterpret_cast<const sockaddr*>(&one.address), one.address_bytes) == 0) return settle(one, 0, now, limits);
+    if (::connect(one.socket.get(), reinterpret_cast<const sockaddr*>(&one.address), one.address_bytes) == 0)
+        return settle(one, 0, now, limits);
     if (errno != EINPROGRESS) settle(one, errno, now, limits);
 }
 

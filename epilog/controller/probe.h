@@ -16,7 +16,8 @@ struct probe_limits {
     int retry_ms = 250;
 };
 
-// Names of the nodes that did not take a connection within their limit, in the order given.  `port` is for nodes that have none of their own.
+// Names of the nodes that did not take a connection within their limit, in the order given.  `port` is for nodes that
+// have none of their own.
 std::vector<std::string> find_silent(const std::vector<node_facts>& nodes, uint16_t port, const probe_limits& limits);
 
 }  // namespace varde::controller

@@ -10,7 +10,7 @@ namespace varde::controller {
 
 namespace {
 
-constexpr int tool_ms = 10'000;               // a busy slurmctld answers in seconds
+constexpr int tool_ms = 10'000;  // a busy slurmctld answers in seconds
 constexpr uint16_t slurmd_port_default = 6818;
 constexpr size_t node_list_bytes_max = 64 << 10;
 constexpr size_t output_bytes_max = 16 << 20;  // some hundred bytes for each node of a large cluster
@@ -23,13 +23,16 @@ std::string_view take_until(std::string_view& text, char at) {
 }
 
 // Slurm's word for nothing.
-std::string value(std::string_view text) { return text == "(null)" || text == "N/A" ? std::string() : std::string(text); }
+std::string value(std::string_view text) {
+    return text == "(null)" || text == "N/A" ? std::string() : std::string(text);
+}
 
 // The value of "KEY=" at the start of a word.
 std::string_view field(std::string_view line, std::string_view key) {
     while (!line.empty()) {
         const std::string_view word = take_until(line, ' ');
-        if (word.size() > key.size() && word.starts_with(key) && word[key.size()] == '=') return word.substr(key.size() + 1);
+        if (word.size() > key.size() && word.starts_with(key) && word[key.size()] == '=')
+            return word.substr(key.size() + 1);
     }
     return {};
 }
@@ -37,14 +40,16 @@ std::string_view field(std::string_view line, std::string_view key) {
 }  // namespace
 
 result<job_facts> parse_job(std::string_view line) {
-    if (std::count(line.begin(), line.end(), '|') < 3) return fail(code::damaged, "squeue said '" + printable(line) + "'");
+    if (std::count(line.begin(), line.end(), '|') < 3)
+        return fail(code::damaged, "squeue said '" + printable(line) + "'");
     job_facts found;
     found.state = take_until(line, '|');
     const auto end = parse_number(take_until(line, '|'));
     if (end) found.end_s = *end;
     found.excluded = value(take_until(line, '|'));
     found.comment = value(line);
-    if (!is_node_list(found.excluded)) return fail(code::damaged, "squeue said '" + printable(found.excluded) + "' are excluded nodes");
+    if (!is_node_list(found.excluded))
+        return fail(code::damaged, "squeue said '" + printable(found.excluded) + "' are excluded nodes");
     return found;
 }
 
@@ -60,7 +65,8 @@ std::vector<node_facts> parse_nodes(std::string_view text) {
     std::vector<node_facts> found;
     while (!text.empty()) {
         const std::string_view line = take_until(text, '\n');
-        node_facts node{std::string(field(line, "NodeName")), std::string(field(line, "NodeAddr")), std::string(field(line, "State")), 0};
+        node_facts node{std::string(field(line, "NodeName")), std::string(field(line, "NodeAddr")),
+                        std::string(field(line, "State")), 0};
         const auto port = parse_number(field(line, "Port"), UINT16_MAX);
         if (port) node.port = static_cast<uint16_t>(*port);
         if (!node.name.empty() && is_node_list(node.name)) found.push_back(std::move(node));
@@ -121,12 +127,13 @@ result<std::string> slurm_tools::run(const char* name, std::vector<std::string> 
     auto outcome = run_program(what);
     if (!outcome) return std::move(outcome).error();
     if (outcome->exit_status == 0) return std::move(outcome->output);
-    return fail(code::unavailable, "'" + std::string(name) + " " + printable(arguments.front()) + "' failed: " +
-                                       printable(outcome->output, 200));
+    return fail(code::unavailable, "'" + std::string(name) + " " + printable(arguments.front()) +
+                                       "' failed: " + printable(outcome->output, 200));
 }
 
 result<std::optional<job_facts>> slurm_tools::job(uint32_t job_id) const {
-    auto text = run("squeue", {"--noheader", "--states=all", "--jobs=" + std::to_string(job_id), "--format=%T|%e|%x|%k"});
+    auto text =
+        run("squeue", {"--noheader", "--states=all", "--jobs=" + std::to_string(job_id), "--format=%T|%e|%x|%k"});
     if (!text) {
         if (text.error().context.find("Invalid job id") != std::string::npos) return std::optional<job_facts>();
         return std::move(text).error();
@@ -140,7 +147,8 @@ result<std::optional<job_facts>> slurm_tools::job(uint32_t job_id) const {
 }
 
 result<std::vector<std::string>> slurm_tools::expand(const std::string& node_list) const {
-    if (node_list.empty() || !is_node_list(node_list)) return fail(code::invalid, "'" + printable(node_list) + "' is no node list");
+    if (node_list.empty() || !is_node_list(node_list))
+        return fail(code::invalid, "'" + printable(node_list) + "' is no node list");
     auto text = run("scontrol", {"show", "hostnames", node_list});
     if (!text) return std::move(text).error();
     std::vector<std::string> names;

@@ -1,7 +1,7 @@
 // What the controller hook asks of Slurm: squeue and scontrol of the running Slurm, each with a deadline.
 //
-// Outputs hold words of users (comment) and are read as such.  One value decides nothing of another: fields come in an order in
-// which those of Slurm stand before those of users.  Blocking; one thread.
+// Outputs hold words of users (comment) and are read as such.  One value decides nothing of another: fields come in
+// an order in which those of Slurm stand before those of users.  Blocking; one thread.
 #pragma once
 
 #include "base/result.h"
@@ -15,25 +15,26 @@
 namespace varde::controller {
 
 struct job_facts {
-    std::string state;                  // "COMPLETING", "PENDING", ...
-    std::optional<uint64_t> end_s;      // wall clock; none: not known, or never
-    std::string excluded;               // a node list, "" for none
+    std::string state;              // "COMPLETING", "PENDING", ...
+    std::optional<uint64_t> end_s;  // wall clock; none: not known, or never
+    std::string excluded;           // a node list, "" for none
     std::string comment;
 };
 
 // One line of `squeue --format=%T|%e|%x|%k`.  Pure.
 result<job_facts> parse_job(std::string_view line);
 
-// Does Slurm requeue the job?  While nodes are still being cleaned up, squeue says COMPLETING for requeued and ended jobs alike; but
-// the end of a job that has ended is in the past, and one that waits for its next start has its end ahead.  Pure.
+// Does Slurm requeue the job?  While nodes are still being cleaned up, squeue says COMPLETING for requeued and ended
+// jobs alike; but the end of a job that has ended is in the past, and one that waits for its next start has its end
+// ahead.  Pure.
 enum class fate : uint8_t { ended, completing, pending };
 fate fate_of(const job_facts& job, uint64_t now_s) noexcept;
 
 struct node_facts {
     std::string name;
     std::string address;
-    std::string state;     // "ALLOCATED", "DOWN+NOT_RESPONDING", ...
-    uint16_t port = 0;     // 0: the cluster's
+    std::string state;  // "ALLOCATED", "DOWN+NOT_RESPONDING", ...
+    uint16_t port = 0;  // 0: the cluster's
 };
 
 // Lines of `scontrol --oneliner show node`.  Pure.
@@ -42,11 +43,11 @@ std::vector<node_facts> parse_nodes(std::string_view text);
 // SlurmdPort of `scontrol show config`; 6818 where it is not said.  Pure.
 uint16_t parse_slurmd_port(std::string_view config);
 
-// Node names in the comment that our agent writes when nodes are silent ("varde: node2,node3 silent, ...").  The comment is the
-// user's field: only names of `nodes` count.  Pure.
+// Node names in the comment that our agent writes when nodes are silent ("varde: node2,node3 silent, ...").  The
+// comment is the user's field: only names of `nodes` count.  Pure.
 std::vector<std::string> named_silent(std::string_view comment, const std::vector<std::string>& nodes);
 
-bool is_node_list(std::string_view text) noexcept;   // letters, digits and -_.,[] only, at most 64 KiB, no leading dash
+bool is_node_list(std::string_view text) noexcept;  // letters, digits and -_.,[] only, at most 64 KiB, no leading dash
 bool is_down(const node_facts& node) noexcept;
 
 class slurm_tools {
@@ -57,7 +58,7 @@ public:
     // none: Slurm knows the job no more.
     result<std::optional<job_facts>> job(uint32_t job_id) const;
     result<std::vector<std::string>> expand(const std::string& node_list) const;
-    result<std::vector<node_facts>> nodes(const std::string& node_list) const;   // "": all of the cluster
+    result<std::vector<node_facts>> nodes(const std::string& node_list) const;  // "": all of the cluster
     result<uint16_t> slurmd_port() const;
     result<void> set_down(const std::vector<std::string>& nodes, const std::string& reason) const;
     result<void> update_job(uint32_t job_id, const std::string& assignment) const;

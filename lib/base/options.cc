@@ -10,8 +10,9 @@ namespace varde {
 
 namespace {
 
-constexpr uint64_t memory_bytes_min = 1ULL << 20;  // below it, a forgotten unit ("4096" meant as MiB) is the likely cause
-constexpr uint32_t memory_percent_max = 90;        // the rest is for the kernel and the job itself
+constexpr uint64_t memory_bytes_min = 1ULL
+                                      << 20;  // below it, a forgotten unit ("4096" meant as MiB) is the likely cause
+constexpr uint32_t memory_percent_max = 90;   // the rest is for the kernel and the job itself
 constexpr uint32_t keep_max = 1'000'000;
 constexpr uint32_t restarts_max = 1'000'000;
 constexpr size_t value_bytes_max = limits::path_bytes_max - 1;
@@ -102,7 +103,8 @@ constexpr std::array<option_rule, 7> rules{{
      "20m", apply_interval},
     {"ckpt-dir", "DIR", "PATH", "directory of the checkpoints; %u user, %j job id, %x job name", "/scratch/%u/ckpt",
      apply_directory},
-    {"ckpt-name", "NAME", "NAME", "name of the run; jobs of the same name continue one another", "llama-7b", apply_name},
+    {"ckpt-name", "NAME", "NAME", "name of the run; jobs of the same name continue one another", "llama-7b",
+     apply_name},
     {"ckpt-keep", "KEEP", "N", "number of complete checkpoints that stay", "3", apply_keep},
     {"ckpt-memory", "MEMORY", "SIZE|%", "memory per node for checkpoints on their way to storage", "64G", apply_memory},
     {"ckpt-restart", "RESTART", "auto|never|STEP", "where to start: newest complete checkpoint, none, or this step",

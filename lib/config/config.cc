@@ -123,7 +123,8 @@ result<void> apply_key(config& target, const char* section, const std::string& k
         if (done) return {};
         return wrong(path, where, name + " is '" + printable(text) + "': " + done.error().context + example);
     }
-    return wrong(path, where, std::string(section) + " has no key '" + printable(key) + "'; its keys are " + known_names(section));
+    return wrong(path, where,
+                 std::string(section) + " has no key '" + printable(key) + "'; its keys are " + known_names(section));
 }
 
 // A name that comes twice is a mistake that would otherwise be settled by the order of the lines.
@@ -181,13 +182,12 @@ uint64_t arena_bytes(const config& site, std::optional<uint64_t> job_bytes, std:
 result<config> parse_config(std::string_view text, const std::string& path) {
     try {
         const auto documents = YAML::LoadAll(std::string(text));
-        if (documents.size() > 1) return fail(code::invalid, "couldn't use '" + path + "': it holds more than one document");
+        if (documents.size() > 1)
+            return fail(code::invalid, "couldn't use '" + path + "': it holds more than one document");
         return documents.empty() ? result<config>(config{}) : walk(documents.front(), path);
     } catch (const YAML::Exception& error) {
         return wrong(path, error.mark, printable(error.msg));
-    } catch (const std::bad_alloc&) {
-        return fail(code::no_memory, "couldn't read '" + path + "': out of memory");
-    }
+    } catch (const std::bad_alloc&) { return fail(code::no_memory, "couldn't read '" + path + "': out of memory"); }
 }
 
 result<config> load_config(const std::string& path) {

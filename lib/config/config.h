@@ -1,7 +1,8 @@
 // varde.yaml: what the administrator of a cluster sets.  Every key has a default; a missing file means all defaults.
 //
-// Read by the prolog, the epilog and the controller hook as root (or SlurmUser) and by the agent as the user.  A value here is a
-// site's default; the job's --ckpt-* options win over `defaults` and `memory`.  conf/varde.yaml describes each key for people.
+// Read by the prolog, the epilog and the controller hook as root (or SlurmUser) and by the agent as the user.  A
+// value here is a site's default; the job's --ckpt-* options win over `defaults` and `memory`.  conf/varde.yaml
+// describes each key for people.
 #pragma once
 
 #include "base/result.h"
@@ -17,24 +18,25 @@ constexpr const char* config_path = "/etc/varde/varde.yaml";
 
 struct config {
     // agent: one process per job and node
-    std::optional<uint64_t> memory_bytes;  // arena of a job without --ckpt-memory; at most one of the two is set
+    std::optional<uint64_t> memory_bytes;         // arena of a job without --ckpt-memory; at most one of the two is set
     std::optional<uint32_t> memory_percent = 10;  // of the node's memory
-    uint64_t chunk_bytes = 4ULL << 20;     // unit of copying and writing; a power of two of limits::chunk_bytes_min and more
-    uint32_t pulse_ms = 1000;              // period of the roster: one slot written, one read
-    uint32_t silence_s = 30;               // a slot that is silent for so long, while training stands, is a dead node
+    uint64_t chunk_bytes =
+        4ULL << 20;            // unit of copying and writing; a power of two of limits::chunk_bytes_min and more
+    uint32_t pulse_ms = 1000;  // period of the roster: one slot written, one read
+    uint32_t silence_s = 30;   // a slot that is silent for so long, while training stands, is a dead node
 
     // defaults: what a job gets where its options are silent
-    std::string directory;                 // with the patterns of --ckpt-dir; empty: the job must say it
+    std::string directory;  // with the patterns of --ckpt-dir; empty: the job must say it
     uint32_t keep = 3;
     uint32_t max_restarts = 100;
 
     // prolog, epilog, controller
-    uint32_t ready_ms = 900;               // the prolog waits so long for the agent; then the node is "degraded"
-    uint32_t drain_s = 30;                 // the epilog waits so long for staged data to become durable
-    uint32_t free_s = 180;                 // the controller's helper works so long on one requeue
+    uint32_t ready_ms = 900;  // the prolog waits so long for the agent; then the node is "degraded"
+    uint32_t drain_s = 30;    // the epilog waits so long for staged data to become durable
+    uint32_t free_s = 180;    // the controller's helper works so long on one requeue
 
     // slurm
-    std::string bin_dir;                   // where scontrol and squeue are; empty: beside the running slurmd
+    std::string bin_dir;  // where scontrol and squeue are; empty: beside the running slurmd
 
     bool operator==(const config&) const = default;
 };
@@ -46,8 +48,8 @@ uint64_t arena_bytes(const config& site, std::optional<uint64_t> job_bytes, std:
 // `path` is for messages.  Errors: invalid, with "PATH:LINE: KEY: reason" and a right example.
 result<config> parse_config(std::string_view text, const std::string& path);
 
-// Reads the file under the rules of trusted_file.h.  A file that is missing gives the defaults; one that is wrong is an error, because
-// half a configuration is worse than none.
+// Reads the file under the rules of trusted_file.h.  A file that is missing gives the defaults; one that is wrong is
+// an error, because half a configuration is worse than none.
 result<config> load_config(const std::string& path = config_path);
 
 }  // namespace varde

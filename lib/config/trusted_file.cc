@@ -17,7 +17,8 @@ failure refused(const std::string& shown, const char* reason) {
 
 }  // namespace
 
-result<std::string> read_trusted_file(int directory, const std::string& name, const std::string& shown, size_t bytes_max) {
+result<std::string> read_trusted_file(int directory, const std::string& name, const std::string& shown,
+                                      size_t bytes_max) {
     // O_NONBLOCK: a FIFO in the file's place must not hold us.
     const unique_fd file(::openat(directory, name.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
     if (!file) {

@@ -1,7 +1,8 @@
 #!/usr/bin/env bats
 #
-# The plugin on a real Slurm: where the options of a job arrive, what they change of it, and that a job without them is not touched.
-# Prolog, Epilog and EpilogSlurmctld are scripts that write their environment down; the agent is a few lines of Python.
+# The plugin on a real Slurm: where the options of a job arrive, what they change of it, and that a job without them is
+# not touched. Prolog, Epilog and EpilogSlurmctld are scripts that write their environment down; the agent is a few
+# lines of Python.
 
 cluster="$BATS_TEST_DIRNAME/cluster"
 
@@ -43,7 +44,7 @@ END
     done
     flags=(--prolog "$BATS_FILE_TMPDIR/Prolog" --epilog "$BATS_FILE_TMPDIR/Epilog"
         --epilog-slurmctld "$BATS_FILE_TMPDIR/EpilogSlurmctld" --config "$BATS_FILE_TMPDIR/agent.py"
-        --config "$BATS_TEST_DIRNAME/../../build/${BUILD:-release}/spank_varde.so"
+        --config "${VARDE_BUILD:-$BATS_TEST_DIRNAME/../../build/${BUILD:-release}}/spank_varde.so"
         --plugstack "required /etc/slurm/spank_varde.so" --slurm-conf-line JobRequeue=0)
     "$cluster" up --nodes 2 "${flags[@]}"
 }
@@ -91,7 +92,8 @@ finished() { # JOB: and what it wrote is in $output
     for mode in ALL NONE NIL HOME,X=1; do
         job=$(submit 'env' --export="$mode" --ckpt-interval=20m --ckpt-dir=/p/%u --ckpt-keep=2)
         finished "$job"
-        [[ $output == *$'\nSLURM_VARDE_INTERVAL=20m'* && $output == *SLURM_VARDE_DIR=/p/%u* && $output == *SLURM_VARDE_KEEP=2* ]]
+        [[ $output == *$'\nSLURM_VARDE_INTERVAL=20m'* && $output == *SLURM_VARDE_DIR=/p/%u* ]]
+        [[ $output == *SLURM_VARDE_KEEP=2* ]]
         for hook in Prolog Epilog EpilogSlurmctld; do
             within 10 grep -qx SPANK_VARDE_INTERVAL=20m "$flash/$hook.$job"
             grep -qx SPANK_VARDE_DIR=/p/%u "$flash/$hook.$job"
@@ -109,9 +111,11 @@ finished() { # JOB: and what it wrote is in $output
     finished "$job"
     [[ $output == *SLURM_VARDE_INTERVAL=5m* && $output != *=30m* ]]
     printf '#!/bin/bash\n#SBATCH --ckpt-keep=4\nenv\n' >"$flash/job.sh"
-    job=$("$cluster" run env VARDE_INTERVAL=90s VARDE_KEEP=9 VARDE_NAME=run sbatch --parsable --chdir=/flash -o /flash/out.%j /flash/job.sh)
+    job=$("$cluster" run env VARDE_INTERVAL=90s VARDE_KEEP=9 VARDE_NAME=run \
+        sbatch --parsable --chdir=/flash -o /flash/out.%j /flash/job.sh)
     finished "$job"
-    [[ $output == *SLURM_VARDE_INTERVAL=90s* && $output == *SLURM_VARDE_KEEP=4* && $output == *SLURM_VARDE_NAME=run* ]]
+    [[ $output == *SLURM_VARDE_INTERVAL=90s* && $output == *SLURM_VARDE_KEEP=4* ]]
+    [[ $output == *SLURM_VARDE_NAME=run* ]]
     within 10 grep -qx SPANK_VARDE_NAME=run "$flash/EpilogSlurmctld.$job"
 }
 
@@ -175,7 +179,8 @@ srun -n1 --ckpt-interval=wrong true 2>&1 | grep -o "varde: .*"' --ckpt-interval=
 
 @test "a job submitted from a job asks for itself" {
     local job inner
-    job=$(submit "printf '#!/bin/bash\nenv\n' >inner.sh; sbatch --parsable --output=/flash/out.%j inner.sh" --ckpt-interval=20m)
+    job=$(submit "printf '#!/bin/bash\nenv\n' >inner.sh; sbatch --parsable --output=/flash/out.%j inner.sh" \
+        --ckpt-interval=20m)
     finished "$job"
     inner=${output##*$'\n'}
     finished "$inner"
@@ -185,7 +190,8 @@ srun -n1 --ckpt-interval=wrong true 2>&1 | grep -o "varde: .*"' --ckpt-interval=
 
 # All of a job that may differ between two jobs of the same script is taken out: numbers, times, names of files.
 normalised() {
-    sed -E "s/\b$1\b/JOB/g; s/[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]+/TIME/g; s/(PID|PORT|SLUID|TIME|Priority|node|Node)[A-Za-z_]*=[^ ]*//gi" |
+    sed -E -e "s/\b$1\b/JOB/g; s/[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]+/TIME/g" \
+        -e 's/(PID|PORT|SLUID|TIME|Priority|node|Node)[A-Za-z_]*=[^ ]*//gi' |
         grep -Ev '^(_|SHLVL|PWD|TMPDIR)=' | sort
 }
 

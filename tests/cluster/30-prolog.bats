@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 #
-# Prolog, epilog and controller hook on a real Slurm, with the real agent: what a node looks like during and after a job, that no
-# fault of a job or of ours drains a node, and how a requeued job gets away from a dead node.
+# Prolog, epilog and controller hook on a real Slurm, with the real agent: what a node looks like during and after a
+# job, that no fault of a job or of ours drains a node, and how a requeued job gets away from a dead node.
 
 cluster="$BATS_TEST_DIRNAME/cluster"
 
@@ -9,7 +9,7 @@ setup_file() {
     ((EUID == 0)) || skip "needs root"
     export VARDE_CLUSTER_DIR="$BATS_FILE_TMPDIR/cluster"
     local build tree program
-    build=$BATS_TEST_DIRNAME/../../build/${BUILD:-release}
+    build=${VARDE_BUILD:-$BATS_TEST_DIRNAME/../../build/${BUILD:-release}}
     tree=$BATS_FILE_TMPDIR/tree
     mkdir -p "$tree"/lib/varde "$tree"/libexec/varde
     cp "$build/spank_varde.so" "$tree/lib/varde/"
@@ -130,7 +130,8 @@ field() { "$cluster" exec "$1" cat "/run/varde/$2/state.json" | jq -r ".$3"; }
     within 60 state_is "$job" RUNNING
     pid=$(field node1 "$job" agent_pid)
     # shellcheck disable=SC2016 # for the node's shell
-    "$cluster" exec node1 bash -c 'kill $(cat /run/slurmd.pid); sleep 1; setsid --fork slurmd -D </dev/null >/dev/null 2>&1'
+    "$cluster" exec node1 bash -c \
+        'kill $(cat /run/slurmd.pid); sleep 1; setsid --fork slurmd -D </dev/null >/dev/null 2>&1'
     within 20 "$cluster" exec node1 bash -c ': </dev/tcp/127.0.0.1/6818'
     "$cluster" exec node1 test -e "/proc/$pid"
     "$cluster" run scancel "$job"

@@ -1,10 +1,11 @@
 #!/usr/bin/env bats
 #
-# The plugin as Slurm's own programs load it, with no daemon: a throw-away slurm.conf, `--help`, and submissions that end when their
-# options are read (there is no controller to talk to).  VARDE_PLUGIN: the plugin under test (build/release/spank_varde.so).
+# The plugin as Slurm's own programs load it, with no daemon: a throw-away slurm.conf, `--help`, and submissions that
+# end when their options are read (there is no controller to talk to).
 
 setup() {
-    plugin=$(realpath "${VARDE_PLUGIN:-$BATS_TEST_DIRNAME/../../build/${BUILD:-release}/spank_varde.so}")
+    bats_require_minimum_version 1.5.0
+    plugin=$(realpath "${VARDE_BUILD:-$BATS_TEST_DIRNAME/../../build/${BUILD:-release}}/spank_varde.so")
     command -v sbatch >/dev/null || skip "no Slurm here"
     cat >"$BATS_TEST_TMPDIR/slurm.conf" <<END
 ClusterName=load
@@ -41,8 +42,9 @@ refused_by_us() { # REGEX OPTIONS...
 
 @test "only Slurm's symbols are exported" {
     run nm -D --defined-only "$plugin"
-    [[ $(awk '{print $3}' <<<"$output" | grep -Ev '^(plugin_(name|type|version)|spank_plugin_version|slurm_spank_[a-z_]+)$') == "" ]]
     [[ $output == *slurm_spank_init_post_opt* && $output == *slurm_spank_task_exit* ]]
+    local slurms='^(plugin_(name|type|version)|spank_plugin_version|slurm_spank_[a-z_]+)$'
+    run ! grep -Ev "$slurms" <<<"$(awk '{print $3}' <<<"$output")"
 }
 
 @test "it needs libc alone" {

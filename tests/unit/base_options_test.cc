@@ -101,7 +101,8 @@ Test(options, a_refusal_names_option_value_reason_and_example) {
         if (std::strpbrk(each.value, "\n\xc3") == nullptr)
             cr_assert(text.find(option + each.value + "'") != std::string::npos, "%s", text.c_str());
         cr_assert(text.find(each.reason) != std::string::npos, "'%s' lacks '%s'", text.c_str(), each.reason);
-        cr_assert(text.find("for example " + option + rule(each.option).example) != std::string::npos, "%s", text.c_str());
+        cr_assert(text.find("for example " + option + rule(each.option).example) != std::string::npos, "%s",
+                  text.c_str());
         cr_assert_eq(text.find('\n'), std::string::npos);
     }
 }
@@ -126,10 +127,10 @@ static const char* look_up(const char* name) {
 }
 
 Test(environment, reads_every_variable) {
-    const std::map<std::string, const char*> values{
-        {"SPANK_VARDE_INTERVAL", "20m"}, {"SPANK_VARDE_DIR", "/p"},    {"SPANK_VARDE_NAME", "n"},
-        {"SPANK_VARDE_KEEP", "2"},       {"SPANK_VARDE_MEMORY", "1G"}, {"SPANK_VARDE_RESTART", "never"},
-        {"SPANK_VARDE_MAX_RESTARTS", "7"}};
+    const std::map<std::string, const char*> values{{"SPANK_VARDE_INTERVAL", "20m"},  {"SPANK_VARDE_DIR", "/p"},
+                                                    {"SPANK_VARDE_NAME", "n"},        {"SPANK_VARDE_KEEP", "2"},
+                                                    {"SPANK_VARDE_MEMORY", "1G"},     {"SPANK_VARDE_RESTART", "never"},
+                                                    {"SPANK_VARDE_MAX_RESTARTS", "7"}};
     table = &values;
     auto found = options_from_environment("SPANK_VARDE_", look_up);
     cr_assert(found.has_value());

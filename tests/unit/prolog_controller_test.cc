@@ -1,4 +1,5 @@
-// The controller hook's helper: parsers of Slurm's output, the look at nodes, and its decisions against squeue and scontrol of shell.
+// The controller hook's helper: parsers of Slurm's output, the look at nodes, and its decisions against squeue and
+// scontrol of shell.
 #include "epilog/controller/helper.h"
 
 #include "base/clock.h"
@@ -6,6 +7,7 @@
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <netinet/in.h>
 #include <sstream>
@@ -20,10 +22,12 @@ using names = std::vector<std::string>;
 Test(controller, reads_a_line_of_squeue) {
     const auto job = parse_job("COMPLETING|1796042734|node[1-3],x|varde: a|b silent");
     cr_assert(job.has_value());
-    cr_assert(job->state == "COMPLETING" && *job->end_s == 1796042734 && job->excluded == "node[1-3],x" && job->comment == "varde: a|b silent");
+    cr_assert(job->state == "COMPLETING" && *job->end_s == 1796042734 && job->excluded == "node[1-3],x" &&
+              job->comment == "varde: a|b silent");
     const auto plain = parse_job("PENDING|NONE||(null)");
     cr_assert(plain.has_value() && !plain->end_s && plain->excluded.empty() && plain->comment.empty());
-    for (const char* bad : {"", "slurm_load_jobs error: x", "PENDING|1|node1", "PENDING|1|node1 State=DOWN|c", "PENDING|1|-x|c", "PENDING|1|$(x)|c"})
+    for (const char* bad : {"", "slurm_load_jobs error: x", "PENDING|1|node1", "PENDING|1|node1 State=DOWN|c",
+                            "PENDING|1|-x|c", "PENDING|1|$(x)|c"})
         cr_assert(!parse_job(bad).has_value(), "'%s'", bad);
 }
 
@@ -36,20 +40,22 @@ Test(controller, tells_a_requeue_from_an_end) {
     cr_assert(fate_at("COMPLETING|1001||") == fate::ended);
     cr_assert(fate_at("PENDING,COMPLETING|1600||") == fate::completing);
     cr_assert(fate_at("PENDING|N/A||") == fate::pending);
-    for (const char* ended : {"RUNNING|1600||", "CONFIGURING|NONE||", "COMPLETED|900||", "CANCELLED|900||", "FAILED|NONE||", "TIMEOUT|900||",
-                              "SPECIAL_EXIT|NONE||", "REQUEUE_HOLD|NONE||", "|||"})
+    for (const char* ended : {"RUNNING|1600||", "CONFIGURING|NONE||", "COMPLETED|900||", "CANCELLED|900||",
+                              "FAILED|NONE||", "TIMEOUT|900||", "SPECIAL_EXIT|NONE||", "REQUEUE_HOLD|NONE||", "|||"})
         cr_assert(fate_at(ended) == fate::ended, "%s", ended);
 }
 
 Test(controller, reads_nodes_and_port) {
-    const auto nodes = parse_nodes("NodeName=n1 Arch=x86_64 NodeAddr=10.0.0.1 NodeHostName=h State=ALLOCATED Port=7001 Reason=x NodeAddr=evil\n"
-                                   "NodeName=n2 NodeAddr=10.0.0.2 State=DOWN+NOT_RESPONDING \n"
-                                   "Node x not found\nNodeName=$(x) NodeAddr=1\n\n");
+    const auto nodes = parse_nodes(
+        "NodeName=n1 Arch=x86_64 NodeAddr=10.0.0.1 NodeHostName=h State=ALLOCATED Port=7001 Reason=x NodeAddr=evil\n"
+        "NodeName=n2 NodeAddr=10.0.0.2 State=DOWN+NOT_RESPONDING \n"
+        "Node x not found\nNodeName=$(x) NodeAddr=1\n\n");
     cr_assert_eq(nodes.size(), 2);
     cr_assert(nodes[0].name == "n1" && nodes[0].address == "10.0.0.1" && nodes[0].port == 7001 && !is_down(nodes[0]));
     cr_assert(nodes[1].name == "n2" && nodes[1].port == 0 && is_down(nodes[1]));
     cr_assert_eq(parse_slurmd_port("SlurmctldPort = 1\nSlurmdPort              = 17001\n"), 17001);
-    for (const char* none : {"", "SlurmdPort = \n", "SlurmdPort = 0\n", "SlurmdPort = 70000\n", "SlurmdPort", "SlurmdPort "})
+    for (const char* none :
+         {"", "SlurmdPort = \n", "SlurmdPort = 0\n", "SlurmdPort = 70000\n", "SlurmdPort", "SlurmdPort "})
         cr_assert_eq(parse_slurmd_port(none), 6818, "'%s'", none);
 }
 
@@ -57,8 +63,8 @@ Test(controller, believes_names_in_a_comment_only_if_they_are_the_jobs) {
     const names nodes{"n1", "n2", "n3"};
     cr_assert(named_silent("varde: n2 silent, requeued", nodes) == names{"n2"});
     cr_assert(named_silent("varde: n3,n1,n3 silent", nodes) == (names{"n3", "n1"}));
-    for (const char* none : {"", "varde: step 12 durable", "varde:  silent", "varde: silent", "n2 silent", "varde: n9,$(x),n1 State=DOWN silent", "silent varde: n1",
-                             "varde:", "varde: n1"})
+    for (const char* none : {"", "varde: step 12 durable", "varde:  silent", "varde: silent", "n2 silent",
+                             "varde: n9,$(x),n1 State=DOWN silent", "silent varde: n1", "varde:", "varde: n1"})
         cr_assert(named_silent(none, nodes).empty(), "'%s'", none);
 }
 
@@ -110,11 +116,13 @@ Test(probe, tells_answering_refusing_and_silent_nodes, .timeout = 10) {
     const uint64_t start = mono_ns();
     cr_assert(find_silent({good.facts("good")}, 1, quick).empty());
     cr_assert_lt((mono_ns() - start) / ns_per_ms, 200, "a node that answers costs no time");
-    cr_assert(find_silent({silent.facts("silent"), good.facts("good"), refusing.facts("refusing")}, 1, quick) == (names{"silent", "refusing"}));
+    cr_assert(find_silent({silent.facts("silent"), good.facts("good"), refusing.facts("refusing")}, 1, quick) ==
+              (names{"silent", "refusing"}));
     const uint64_t took = (mono_ns() - start) / ns_per_ms;
     cr_assert(took >= 800 && took < 1500, "%lu ms", took);
     cr_assert(find_silent({}, 1, quick).empty());
-    cr_assert(find_silent({{"x", "no such host.invalid", "", 0}}, 1, quick).empty(), "a name that does not resolve is no dead node");
+    cr_assert(find_silent({{"x", "no such host.invalid", "", 0}}, 1, quick).empty(),
+              "a name that does not resolve is no dead node");
 }
 
 Test(probe, a_slurmd_that_comes_back_in_time_is_alive, .timeout = 10) {
@@ -161,17 +169,21 @@ void setup() {
     char path[] = "/tmp/varde-controller-XXXXXX";
     cr_assert(::mkdtemp(path) != nullptr);
     folder = path;
-    write_text("squeue", "#!/bin/bash\ncd " + folder + "\nhead -n 1 job\n(($(wc -l <job) < 2)) || sed -i 1d job\n", 0755);
-    write_text("scontrol", "#!/bin/bash\ncd " + folder + "\ncase \"$*\" in\n"
-               "'show hostnames '*) tr , '\\n' <<<\"$3\" ;;\n"
-               "'--oneliner show node') cat nodes ;;\n"
-               "'--oneliner show node '*) for n in ${4//,/ }; do grep \"NodeName=$n \" nodes; done ;;\n"
-               "'show config') echo 'SlurmdPort = 1' ;;\n"
-               "update*) echo \"$*\" >>calls; [[ ! -e refuse ]] || { echo 'Access denied'; exit 1; } ;;\n"
-               "*) exit 9 ;;\nesac\n", 0755);
+    write_text("squeue", "#!/bin/bash\ncd " + folder + "\nhead -n 1 job\n(($(wc -l <job) < 2)) || sed -i 1d job\n",
+               0755);
+    write_text("scontrol",
+               "#!/bin/bash\ncd " + folder +
+                   "\ncase \"$*\" in\n"
+                   "'show hostnames '*) tr , '\\n' <<<\"$3\" ;;\n"
+                   "'--oneliner show node') cat nodes ;;\n"
+                   "'--oneliner show node '*) for n in ${4//,/ }; do grep \"NodeName=$n \" nodes; done ;;\n"
+                   "'show config') echo 'SlurmdPort = 1' ;;\n"
+                   "update*) echo \"$*\" >>calls; [[ ! -e refuse ]] || { echo 'Access denied'; exit 1; } ;;\n"
+                   "*) exit 9 ;;\nesac\n",
+               0755);
 }
 
-void teardown() { cr_assert_eq(std::system(("rm -rf " + folder).c_str()), 0); }
+void teardown() { std::filesystem::remove_all(folder); }
 
 std::string line_of(const node_facts& node, const char* state = "ALLOCATED") {
     return "NodeName=" + node.name + " NodeAddr=127.0.0.1 State=" + state + " Port=" + std::to_string(node.port) + "\n";
@@ -207,8 +219,10 @@ Test(helper, frees_the_job_from_a_dead_node_and_starts_it_without_it) {
     write_text("nodes", line_of(good.facts("n1")) + line_of(dead.facts("n2")));
     write_text("job", completing() + completing() + completing() + "PENDING|N/A||\n");
     const names log = helped();
-    cr_assert(read_text("calls") == "update NodeName=n2 State=DOWN Reason=varde: slurmd does not answer, job 7 requeued\n"
-                                    "update JobId=7 ExcNodeList=n2\nupdate JobId=7 StartTime=now\n", "%s", read_text("calls").c_str());
+    cr_assert(read_text("calls") ==
+                  "update NodeName=n2 State=DOWN Reason=varde: slurmd does not answer, job 7 requeued\n"
+                  "update JobId=7 ExcNodeList=n2\nupdate JobId=7 StartTime=now\n",
+              "%s", read_text("calls").c_str());
     cr_assert_eq(log.size(), 3);
 }
 
@@ -226,7 +240,8 @@ Test(helper, a_node_that_is_down_already_is_only_excluded) {
     write_text("nodes", line_of(good.facts("n1")) + line_of(dead.facts("n2"), "DOWN+NOT_RESPONDING"));
     write_text("job", "PENDING|N/A|n8,n[3-4]|\n");
     helped();
-    cr_assert(read_text("calls") == "update JobId=7 ExcNodeList=n8,n[3-4],n2\nupdate JobId=7 StartTime=now\n", "%s", read_text("calls").c_str());
+    cr_assert(read_text("calls") == "update JobId=7 ExcNodeList=n8,n[3-4],n2\nupdate JobId=7 StartTime=now\n", "%s",
+              read_text("calls").c_str());
 }
 
 Test(helper, nodes_of_the_comment_are_excluded_but_not_set_down) {
@@ -234,7 +249,8 @@ Test(helper, nodes_of_the_comment_are_excluded_but_not_set_down) {
     write_text("nodes", line_of(good.facts("n1")) + line_of(good.facts("n2")));
     write_text("job", completing("||varde: n2,n9 silent, requeued") + "PENDING|N/A||\n");
     helped();
-    cr_assert(read_text("calls") == "update JobId=7 ExcNodeList=n2\nupdate JobId=7 StartTime=now\n", "%s", read_text("calls").c_str());
+    cr_assert(read_text("calls") == "update JobId=7 ExcNodeList=n2\nupdate JobId=7 StartTime=now\n", "%s",
+              read_text("calls").c_str());
 }
 
 Test(helper, where_nobody_answers_no_node_is_to_blame) {
@@ -269,7 +285,8 @@ Test(helper, refusals_are_told) {
     write_text("refuse", "");
     write_text("job", "PENDING|N/A||\n");
     const names log = helped();
-    cr_assert(log.size() == 1 && log[0].find("couldn't set StartTime=now") != std::string::npos && log[0].find("Access denied") != std::string::npos);
+    cr_assert(log.size() == 1 && log[0].find("couldn't set StartTime=now") != std::string::npos &&
+              log[0].find("Access denied") != std::string::npos);
 }
 
 Test(helper, gives_up_at_its_deadline) {

@@ -20,8 +20,8 @@ static const char* look_up(const char* name) {
 }
 
 static void good_environment() {
-    table = {{"SLURM_JOB_ID", "7"},   {"SLURM_JOB_UID", "1000"},           {"SLURM_JOB_GID", "1000"},
-             {"SLURM_JOB_USER", "anna"}, {"SLURM_JOB_RESTART_COUNT", "2"}, {"SPANK_VARDE_INTERVAL", "20m"},
+    table = {{"SLURM_JOB_ID", "7"},       {"SLURM_JOB_UID", "1000"},        {"SLURM_JOB_GID", "1000"},
+             {"SLURM_JOB_USER", "anna"},  {"SLURM_JOB_RESTART_COUNT", "2"}, {"SPANK_VARDE_INTERVAL", "20m"},
              {"SPANK_VARDE_MEMORY", "1G"}};
 }
 TestSuite(request, .init = good_environment);
@@ -73,13 +73,15 @@ Test(request, refuses_hostile_values) {
 }
 
 Test(process_table, reads_a_name_that_looks_like_facts) {
-    const auto facts = parse_stat("42 (a) S 1 (b) R 9 9) S 10 42 41 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 123456 7 8\n");
+    const auto facts =
+        parse_stat("42 (a) S 1 (b) R 9 9) S 10 42 41 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 123456 7 8\n");
     cr_assert(facts.has_value());
     cr_assert_eq(facts->parent, 10);
     cr_assert_eq(facts->session, 41);
     cr_assert_eq(facts->start_ticks, 123456);
     cr_assert(!facts->zombie);
-    for (const char* bad : {"", "42", "42 (a", "42 (a) S 1 2", "42 (a) S x 42 41 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 123456 7"})
+    for (const char* bad :
+         {"", "42", "42 (a", "42 (a) S 1 2", "42 (a) S x 42 41 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 123456 7"})
         cr_assert(!parse_stat(bad).has_value(), "'%s'", bad);
 }
 
@@ -94,11 +96,13 @@ Test(process_table, a_number_with_another_start_is_another_process) {
 }
 
 Test(cgroup, finds_the_memory_hierarchy) {
-    const auto unified = find_memory_hierarchy("30 20 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n");
+    const auto unified =
+        find_memory_hierarchy("30 20 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n");
     cr_assert(unified.has_value() && unified->unified && unified->path == "/sys/fs/cgroup");
-    const auto hybrid = find_memory_hierarchy("30 20 0:26 / /sys/fs/cgroup/unified rw shared:1 - cgroup2 cgroup2 rw\n"
-                                              "31 20 0:27 / /sys/fs/cgroup/memory rw shared:2 - cgroup cgroup rw,memory\n"
-                                              "32 20 0:28 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n");
+    const auto hybrid = find_memory_hierarchy(
+        "30 20 0:26 / /sys/fs/cgroup/unified rw shared:1 - cgroup2 cgroup2 rw\n"
+        "31 20 0:27 / /sys/fs/cgroup/memory rw shared:2 - cgroup cgroup rw,memory\n"
+        "32 20 0:28 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n");
     cr_assert(hybrid.has_value() && !hybrid->unified && hybrid->path == "/sys/fs/cgroup/memory");
     for (const char* none : {"", "garbage\n", "1 2 3 - cgroup2\n", "32 20 0:28 / /c rw - cgroup cgroup rw,cpu\n"})
         cr_assert(!find_memory_hierarchy(none).has_value(), "'%s'", none);
@@ -114,8 +118,9 @@ Test(memory, reads_meminfo) {
     cr_assert(node.has_value());
     cr_assert_eq(node->total_bytes, 24683720ULL * 1024);
     cr_assert_eq(node->available_bytes, 2048ULL * 1024);
-    for (const char* bad : {"", "MemTotal: 1 kB\n", "MemTotal: x kB\nMemAvailable: 1 kB\n", "MemTotal: 1\nMemAvailable: 1\n",
-                            "MemTotal: 99999999999999999 kB\nMemAvailable: 99999999999999999999 kB\n"})
+    for (const char* bad :
+         {"", "MemTotal: 1 kB\n", "MemTotal: x kB\nMemAvailable: 1 kB\n", "MemTotal: 1\nMemAvailable: 1\n",
+          "MemTotal: 99999999999999999 kB\nMemAvailable: 99999999999999999999 kB\n"})
         cr_assert(!parse_meminfo(bad).has_value(), "'%s'", bad);
     cr_assert(read_node_memory().has_value());
 }
@@ -140,7 +145,8 @@ Test(slurm_host, finds_the_programs_beside_the_daemon) {
 
 Test(slurm_host, checks_prolog_flags) {
     for (const char* good : {"PrologFlags=Alloc,DeferBatch\n", "prologflags = DEFERBATCH , contain # why\n",
-                             "#PrologFlags=none\nPrologFlags=DeferBatch,Alloc", "Include other.conf\n", "PrologFlags=RunInJob,DeferBatch\n"})
+                             "#PrologFlags=none\nPrologFlags=DeferBatch,Alloc", "Include other.conf\n",
+                             "PrologFlags=RunInJob,DeferBatch\n"})
         cr_assert(!missing_prolog_flags(good).has_value(), "'%s': %s", good, missing_prolog_flags(good)->c_str());
     cr_assert(missing_prolog_flags("PrologFlags=Alloc\n")->find("lacks DeferBatch") != std::string::npos);
     cr_assert(missing_prolog_flags("PrologFlags=DeferBatch\n")->find("lacks Alloc,") != std::string::npos);
@@ -180,8 +186,11 @@ Test(state, refuses_another_form) {
     const std::string good = encode_state(sample());
     for (size_t length = 0; length + 2 < good.size(); length++)
         cr_assert(!decode_state(good.substr(0, length)).has_value(), "%zu bytes", length);
-    for (const auto& [from, to] : std::map<std::string, std::string>{{"4242", "-4242"}, {"4242", "\"4242\""}, {"\"ready\"", "\"fine\""},
-                                                                     {"\"job\":7", "\"job\":4294967296"}, {"\"uid\"", "\"gid\""}}) {
+    for (const auto& [from, to] : std::map<std::string, std::string>{{"4242", "-4242"},
+                                                                     {"4242", "\"4242\""},
+                                                                     {"\"ready\"", "\"fine\""},
+                                                                     {"\"job\":7", "\"job\":4294967296"},
+                                                                     {"\"uid\"", "\"gid\""}}) {
         std::string bad = good;
         bad.replace(bad.find(from), from.size(), to);
         cr_assert(!decode_state(bad).has_value(), "%s", bad.c_str());

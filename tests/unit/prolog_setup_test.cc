@@ -1,5 +1,5 @@
-// Prolog and epilog as functions, with an agent made of a few lines of shell: set-up, failure, twice, stale, drain, kill.
-// As root only: they give a process to another user.
+// Prolog and epilog as functions, with an agent made of a few lines of shell: set-up, failure, twice, stale, drain,
+// kill. As root only: they give a process to another user.
 #include "epilog/drain.h"
 #include "prolog/agent_stop.h"
 #include "prolog/job_directory.h"
@@ -12,6 +12,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <fcntl.h>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <sys/socket.h>
@@ -25,7 +26,7 @@ using namespace varde::node;
 
 namespace {
 
-constexpr uid_t user = 61234;   // nobody's, and in no database
+constexpr uid_t user = 61234;  // nobody's, and in no database
 std::string folder;
 places where;
 uint32_t job_id = 0;
@@ -56,7 +57,7 @@ void setup() {
 void teardown() {
     if (folder.empty()) return;
     discard(end_job(where.run_directory, job_id, 0), "what a failed test left");
-    cr_assert_eq(std::system(("rm -rf " + folder).c_str()), 0);
+    std::filesystem::remove_all(folder);
 }
 
 void agent_script(const std::string& body) { write_text(where.agent, "#!/bin/bash\n" + body + "\n", 0755); }
@@ -95,7 +96,8 @@ void expect_nothing_left(const state& made) {
 }  // namespace
 
 TestSuite(setup, .init = setup, .fini = teardown, .timeout = 30);
-#define AS_ROOT() if (::geteuid() != 0) cr_skip_test("needs root")
+#define AS_ROOT() \
+    if (::geteuid() != 0) cr_skip_test("needs root")
 
 Test(setup, starts_the_agent_as_the_user) {
     AS_ROOT();
@@ -119,33 +121,39 @@ Test(setup, gives_the_agent_its_arguments_and_environment) {
     ::setenv("SLURM_CONF", "/etc/slurm/slurm.conf", 1);
     cr_assert_eq(::mkdir((folder + "/shared").c_str(), 0777), 0);
     cr_assert_eq(::chmod((folder + "/shared").c_str(), 0777), 0);
-    const int leaked = ::open("/etc/passwd", O_RDONLY);   // without close-on-exec
-    write_text(where.agent, "#!/usr/bin/python3\n"
+    const int leaked = ::open("/etc/passwd", O_RDONLY);  // without close-on-exec
+    write_text(where.agent,
+               "#!/usr/bin/python3\n"
                "import os, resource, sys, time\n"
-               "out = open('" + folder + "/shared/said', 'w')\n"
-               "print('arguments', *sys.argv[1:], file=out)\n"
-               "fds = [fd for fd in range(1000) if os.path.exists(f'/proc/self/fd/{fd}') and fd != out.fileno()]\n"
-               "print('fds', *fds, *(os.readlink(f'/proc/self/fd/{fd}') for fd in (0, 1, 2)), file=out)\n"
-               "print('environment', *sorted(f'{name}={value}' for name, value in os.environ.items()), file=out)\n"
-               "print('oom', open('/proc/self/oom_score_adj').read().strip(), 'in', os.getcwd(), file=out)\n"
-               "soft, hard = resource.getrlimit(resource.RLIMIT_MEMLOCK)\n"
-               "print('locked', soft == hard, file=out)\n"
-               "out.close()\n"
-               "os.write(4, b'ready\\n')\n"
-               "time.sleep(60)\n", 0755);
+               "out = open('" +
+                   folder +
+                   "/shared/said', 'w')\n"
+                   "print('arguments', *sys.argv[1:], file=out)\n"
+                   "fds = [fd for fd in range(1000) if os.path.exists(f'/proc/self/fd/{fd}') and fd != out.fileno()]\n"
+                   "print('fds', *fds, *(os.readlink(f'/proc/self/fd/{fd}') for fd in (0, 1, 2)), file=out)\n"
+                   "print('environment', *sorted(f'{name}={value}' for name, value in os.environ.items()), file=out)\n"
+                   "print('oom', open('/proc/self/oom_score_adj').read().strip(), 'in', os.getcwd(), file=out)\n"
+                   "soft, hard = resource.getrlimit(resource.RLIMIT_MEMLOCK)\n"
+                   "print('locked', soft == hard, file=out)\n"
+                   "out.close()\n"
+                   "os.write(4, b'ready\\n')\n"
+                   "time.sleep(60)\n",
+               0755);
     const state made = set_up(asked(), job_id, where);
     ::close(leaked);
     cr_assert(made.ready, "%s", made.reason.c_str());
     const std::string id = std::to_string(job_id);
     const std::string said = read_text(folder + "/shared/said");
     const std::string expected =
-        "arguments --listen-fd 3 --ready-fd 4 --job " + id + " --restart-count 0 --arena-bytes 1048576 --slurm-bin /usr/bin --config " +
-        where.config + " --state-dir " + job_path() + " --max-restarts 100\nfds 0 1 2 3 4 /dev/null /dev/null /dev/null\n" +
+        "arguments --listen-fd 3 --ready-fd 4 --job " + id +
+        " --restart-count 0 --arena-bytes 1048576 --slurm-bin /usr/bin --config " + where.config + " --state-dir " +
+        job_path() + " --max-restarts 100\nfds 0 1 2 3 4 /dev/null /dev/null /dev/null\n" +
         "environment LOGNAME=anna PATH=/usr/bin:/bin SLURM_CONF=/etc/slurm/slurm.conf SLURM_JOB_ID=" + id +
         " USER=anna\noom 0 in /\nlocked True\n";
     // Python adds LC_CTYPE to an environment that has no locale.
     std::string without_locale = said;
-    if (const size_t at = without_locale.find("LC_CTYPE=C.UTF-8 "); at != std::string::npos) without_locale.erase(at, 17);
+    if (const size_t at = without_locale.find("LC_CTYPE=C.UTF-8 "); at != std::string::npos)
+        without_locale.erase(at, 17);
     cr_assert(without_locale == expected, "%s", said.c_str());
 }
 
@@ -168,7 +176,9 @@ Test(setup, socket_and_state_have_the_right_owners) {
 
 Test(setup, the_agent_has_the_listening_socket) {
     AS_ROOT();
-    ready_agent("echo ready >&4; exec python3 -c '\nimport socket\npeer, _ = socket.socket(fileno=3).accept()\npeer.sendall(b\"x\")\n'");
+    ready_agent(
+        "echo ready >&4; exec python3 -c '\nimport socket\npeer, _ = "
+        "socket.socket(fileno=3).accept()\npeer.sendall(b\"x\")\n'");
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
     (job_path() + "/agent.sock").copy(address.sun_path, sizeof address.sun_path - 1);
@@ -295,18 +305,21 @@ Test(setup, follows_no_link_and_uses_no_foreign_directory) {
     cr_assert_eq(::mkdir(job_path().c_str(), 0777), 0);
     cr_assert_eq(::chown(job_path().c_str(), user, user), 0);
     made = set_up(asked(), job_id, where);
-    cr_assert(!made.ready && made.reason.find("others than root may write it") != std::string::npos, "%s", made.reason.c_str());
+    cr_assert(!made.ready && made.reason.find("others than root may write it") != std::string::npos, "%s",
+              made.reason.c_str());
     ::rmdir(job_path().c_str());
     ::chmod(where.run_directory.c_str(), 0777);
     made = set_up(asked(), job_id, where);
-    cr_assert(!made.ready && made.reason.find("others than root may write it") != std::string::npos, "%s", made.reason.c_str());
+    cr_assert(!made.ready && made.reason.find("others than root may write it") != std::string::npos, "%s",
+              made.reason.c_str());
 }
 
 Test(setup, the_epilog_lets_the_agent_drain) {
     AS_ROOT();
     cr_assert_eq(::mkdir((folder + "/shared").c_str(), 0777), 0);
     cr_assert_eq(::chmod((folder + "/shared").c_str(), 0777), 0);
-    const state made = ready_agent("trap 'sleep 0.3; echo drained >" + folder + "/shared/drained; exit 0' TERM; echo ready >&4\n"
+    const state made = ready_agent("trap 'sleep 0.3; echo drained >" + folder +
+                                   "/shared/drained; exit 0' TERM; echo ready >&4\n"
                                    "sleep 60 & wait");
     const uint64_t start = mono_ns();
     cr_assert(end_job(where.run_directory, job_id, 10'000).has_value());
@@ -318,7 +331,8 @@ Test(setup, the_epilog_lets_the_agent_drain) {
 
 Test(setup, the_epilog_kills_an_agent_that_does_not_end) {
     AS_ROOT();
-    const state made = ready_agent("trap '' TERM; (trap '' TERM; while :; do sleep 0.1; done) & echo ready >&4; while :; do sleep 0.1; done");
+    const state made = ready_agent(
+        "trap '' TERM; (trap '' TERM; while :; do sleep 0.1; done) & echo ready >&4; while :; do sleep 0.1; done");
     const uint64_t start = mono_ns();
     cr_assert(end_job(where.run_directory, job_id, 500).has_value());
     const uint64_t took = (mono_ns() - start) / ns_per_ms;
@@ -368,7 +382,7 @@ Test(setup, the_epilog_leaves_a_stranger_with_the_agents_number_alone) {
         ::pause();
         ::_exit(0);
     }
-    made.agent_pid = stranger;   // the right number, another start
+    made.agent_pid = stranger;  // the right number, another start
     cr_assert(write_state(*directory, made).has_value());
     cr_assert(end_job(where.run_directory, job_id, 500).has_value());
     cr_assert_eq(::kill(stranger, 0), 0, "the stranger lives");
