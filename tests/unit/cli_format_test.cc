@@ -15,16 +15,19 @@ Test(cli_format, table_is_as_wide_as_its_cells) {
     table rows({{"NAME"}, {"SIZE", align::right}, {"STATE"}});
     rows.add({"a", "1 GiB", "good"});
     rows.add({"na\xc3\xafve", "10 B", "not so good"});
-    cr_expect(rows.text(2) == "  NAME    SIZE  STATE\n"
-                              "  a      1 GiB  good\n"
-                              "  na\xc3\xafve   10 B  not so good\n", "%s", rows.text(2).c_str());
+    cr_expect(rows.text(2) ==
+                  "  NAME    SIZE  STATE\n"
+                  "  a      1 GiB  good\n"
+                  "  na\xc3\xafve   10 B  not so good\n",
+              "%s", rows.text(2).c_str());
     cr_expect(table({{"A"}}).text() == "A\n");
 }
 
 Test(cli_format, age_has_two_units) {
     const uint64_t now = 1'000'000 * ns_per_s;
     const auto age = [&](uint64_t seconds) { return age_text(now - seconds * ns_per_s, now); };
-    cr_expect(age(5) == "5s" and age(1205) == "20m5s" and age(3 * 3600 + 12 * 60 + 9) == "3h12m" and age(2 * 86400 + 4 * 3600 + 59) == "2d4h");
+    cr_expect(age(5) == "5s" and age(1205) == "20m5s" and age(3 * 3600 + 12 * 60 + 9) == "3h12m" and
+              age(2 * 86400 + 4 * 3600 + 59) == "2d4h");
     cr_expect(age_text(now + 1, now) == "now" and age(0) == "now");
 }
 
@@ -73,10 +76,11 @@ Test(cli_format, patterns_choose_tensors) {
 }
 
 Test(cli_format, chunk_names_all_tensors_in_it) {
-    const auto made = pack::arrange(0, {{.name = "a", .type = pack::dtype::u8, .shape = {4096}, .global_shape = {}, .offset = {}},
-                                        {.name = "empty", .type = pack::dtype::u8, .shape = {0}, .global_shape = {}, .offset = {}},
-                                        {.name = "b", .type = pack::dtype::u8, .shape = {4097}, .global_shape = {}, .offset = {}},
-                                        {.name = "c", .type = pack::dtype::u8, .shape = {1}, .global_shape = {}, .offset = {}}});
+    const auto made =
+        pack::arrange(0, {{.name = "a", .type = pack::dtype::u8, .shape = {4096}, .global_shape = {}, .offset = {}},
+                          {.name = "empty", .type = pack::dtype::u8, .shape = {0}, .global_shape = {}, .offset = {}},
+                          {.name = "b", .type = pack::dtype::u8, .shape = {4097}, .global_shape = {}, .offset = {}},
+                          {.name = "c", .type = pack::dtype::u8, .shape = {1}, .global_shape = {}, .offset = {}}});
     cr_assert(made.has_value());
     using names = std::vector<std::string>;
     cr_expect(tensors_in_chunk(*made, 4096, 0) == names{"a"});
@@ -87,7 +91,9 @@ Test(cli_format, chunk_names_all_tensors_in_it) {
 
 Test(cli_format, progress_tells_share_speed_and_time_left) {
     const uint64_t gib = 1ULL << 30;
-    cr_expect(progress::line(gib, 4 * gib, ns_per_s) == "[######                  ]  25 %, 1 GiB of 4 GiB, 1 GiB/s, 3s left", "%s", progress::line(gib, 4 * gib, ns_per_s).c_str());
+    cr_expect(
+        progress::line(gib, 4 * gib, ns_per_s) == "[######                  ]  25 %, 1 GiB of 4 GiB, 1 GiB/s, 3s left",
+        "%s", progress::line(gib, 4 * gib, ns_per_s).c_str());
     cr_expect(progress::line(0, gib, 0) == "[                        ]   0 %, 0 B of 1 GiB");
     cr_expect(progress::line(2 * gib, gib, ns_per_s) == "[########################] 100 %, 2 GiB of 1 GiB");
     cr_expect(progress::line(0, 0, 0).find("100 %") != std::string::npos);

@@ -45,17 +45,28 @@ inline void expect_contains(const std::string& text, const std::string& words) {
 inline pack::image node_image(const std::string& run, store::generation_id id, uint32_t node, uint32_t nodes) {
     std::vector<pack::range> ranges;
     for (uint32_t rank = 2 * node; rank < 2 * node + 2; rank++) {
-        ranges.push_back(need(pack::arrange(rank, {{.name = "weight", .type = pack::dtype::f32, .shape = {1024}, .global_shape = {}, .offset = {}},
-                                                   {.name = "bias", .type = pack::dtype::f32, .shape = {1024}, .global_shape = {}, .offset = {}},
-                                                   {.name = "embedding", .type = pack::dtype::bf16, .shape = {2, 3}, .global_shape = {4 * nodes, 3},
-                                                    .offset = {2 * uint64_t{rank}, 0}}})));
+        ranges.push_back(need(pack::arrange(
+            rank, {{.name = "weight", .type = pack::dtype::f32, .shape = {1024}, .global_shape = {}, .offset = {}},
+                   {.name = "bias", .type = pack::dtype::f32, .shape = {1024}, .global_shape = {}, .offset = {}},
+                   {.name = "embedding",
+                    .type = pack::dtype::bf16,
+                    .shape = {2, 3},
+                    .global_shape = {4 * nodes, 3},
+                    .offset = {2 * uint64_t{rank}, 0}}})));
     }
-    return need(pack::compose({.run = run, .step = id.step, .incarnation = id.incarnation, .node_index = node, .node_count = nodes, .world = 2 * nodes, .library = "0.1.0"},
+    return need(pack::compose({.run = run,
+                               .step = id.step,
+                               .incarnation = id.incarnation,
+                               .node_index = node,
+                               .node_count = nodes,
+                               .world = 2 * nodes,
+                               .library = "0.1.0"},
                               std::move(ranges), 4096));
 }
 
 // Writes the packs of the nodes below `written`, and commits where that is all of them.
-inline void make_generation(const std::string& directory, const std::string& name, store::generation_id id, uint32_t nodes, uint32_t written) {
+inline void make_generation(const std::string& directory, const std::string& name, store::generation_id id,
+                            uint32_t nodes, uint32_t written) {
     auto run = need(store::run_directory::open(directory, name, true));
     store::manifest record{.run = name, .id = id, .world = 2 * nodes, .packs = {}, .wall_ns = 1, .library = "0.1.0"};
     for (uint32_t node = 0; node < written; node++) {
@@ -65,12 +76,14 @@ inline void make_generation(const std::string& directory, const std::string& nam
         need(file.use_buffered());
         cr_assert(::pwrite(file.fd(), bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()));
         need(file.seal());
-        record.packs.push_back({node, bytes.size(), pack::checksum(std::span(bytes).subspan(image.seal_offset, image.seal_bytes)), "host"});
+        record.packs.push_back({node, bytes.size(),
+                                pack::checksum(std::span(bytes).subspan(image.seal_offset, image.seal_bytes)), "host"});
     }
     if (written == nodes) need(run.commit(record));
 }
 
-inline std::string pack_path(const std::string& directory, const std::string& name, store::generation_id id, uint32_t node, uint32_t nodes) {
+inline std::string pack_path(const std::string& directory, const std::string& name, store::generation_id id,
+                             uint32_t node, uint32_t nodes) {
     return directory + "/" + name + "/" + store::generation_name(id) + "/" + store::pack_name(node, nodes);
 }
 

@@ -9,8 +9,13 @@ using namespace varde::pack;
 
 namespace {
 
-shard make(std::string name, dtype type, std::vector<uint64_t> shape, std::vector<uint64_t> global = {}, std::vector<uint64_t> offset = {}) {
-    return {.name = std::move(name), .type = type, .shape = std::move(shape), .global_shape = std::move(global), .offset = std::move(offset)};
+shard make(std::string name, dtype type, std::vector<uint64_t> shape, std::vector<uint64_t> global = {},
+           std::vector<uint64_t> offset = {}) {
+    return {.name = std::move(name),
+            .type = type,
+            .shape = std::move(shape),
+            .global_shape = std::move(global),
+            .offset = std::move(offset)};
 }
 
 // The refusal must name the tensor and contain `words`.
@@ -18,21 +23,24 @@ void expect_refused(shard what, const char* words) {
     const auto made = arrange(0, {std::move(what)});
     cr_assert(not made.has_value(), "accepted, but should say '%s'", words);
     cr_expect(made.error().what == code::invalid);
-    cr_expect(made.error().context.find(words) != std::string::npos, "'%s' lacks '%s'", made.error().context.c_str(), words);
+    cr_expect(made.error().context.find(words) != std::string::npos, "'%s' lacks '%s'", made.error().context.c_str(),
+              words);
     cr_expect(made.error().context.starts_with("couldn't save tensor '"), "%s", made.error().context.c_str());
 }
 
 }  // namespace
 
 Test(pack_arrange, sorts_by_falling_element_size_and_keeps_the_order_given) {
-    const auto made = arrange(7, {make("a", dtype::u8, {3}), make("b", dtype::f4, {2}), make("c", dtype::f64, {1}), make("d", dtype::bf16, {1}),
-                                  make("e", dtype::i64, {2}), make("f", dtype::u8, {0}), make("g", dtype::f32, {})});
+    const auto made = arrange(7, {make("a", dtype::u8, {3}), make("b", dtype::f4, {2}), make("c", dtype::f64, {1}),
+                                  make("d", dtype::bf16, {1}), make("e", dtype::i64, {2}), make("f", dtype::u8, {0}),
+                                  make("g", dtype::f32, {})});
     cr_assert(made.has_value());
     std::string order;
     for (const shard& each : made->shards) order += each.name;
     cr_expect(order == "cegdafb", "%s", order.c_str());
     const uint64_t offsets[] = {0, 8, 24, 28, 30, 33, 33};
-    for (size_t index = 0; index < made->shards.size(); index++) cr_expect(made->shards[index].offset_bytes == offsets[index], "%zu", index);
+    for (size_t index = 0; index < made->shards.size(); index++)
+        cr_expect(made->shards[index].offset_bytes == offsets[index], "%zu", index);
     cr_expect(made->rank == 7 and made->data_bytes == 34 and made->size_bytes == 4096);
 }
 

@@ -20,7 +20,13 @@ range arranged(uint32_t rank, std::vector<shard> shards) {
 }
 
 identity someone() {
-    return {.run = "run-1", .step = 1200, .incarnation = 3, .node_index = 2, .node_count = 4, .world = 64, .library = "0.1.0"};
+    return {.run = "run-1",
+            .step = 1200,
+            .incarnation = 3,
+            .node_index = 2,
+            .node_count = 4,
+            .world = 64,
+            .library = "0.1.0"};
 }
 
 image composed(std::vector<range> ranges, uint64_t chunk_bytes = 4096) {
@@ -41,8 +47,10 @@ void expect_round_trip(const image& made) {
 }  // namespace
 
 Test(pack_image, lays_ranges_and_seal_out_on_pages) {
-    const image made = composed({arranged(1, {{.name = "a", .type = dtype::u8, .shape = {5000}, .global_shape = {}, .offset = {}}}), arranged(5, {}),
-                                 arranged(6, {{.name = "a", .type = dtype::u8, .shape = {4096}, .global_shape = {}, .offset = {}}})});
+    const image made =
+        composed({arranged(1, {{.name = "a", .type = dtype::u8, .shape = {5000}, .global_shape = {}, .offset = {}}}),
+                  arranged(5, {}),
+                  arranged(6, {{.name = "a", .type = dtype::u8, .shape = {4096}, .global_shape = {}, .offset = {}}})});
     const uint64_t header = made.header.size();
     cr_expect(header % 4096 == 0);
     cr_expect(made.ranges[0].file_offset == header and made.ranges[0].first_chunk == 0);
@@ -50,7 +58,9 @@ Test(pack_image, lays_ranges_and_seal_out_on_pages) {
     cr_expect(made.ranges[2].file_offset == header + 8192 and made.ranges[2].first_chunk == 2);
     cr_expect(made.chunk_count == 3 and made.seal_offset == header + 12288 and made.seal_bytes == 4096);
     cr_expect(made.file_bytes == made.seal_offset + 4096);
-    cr_expect(made.header.find("\"varde.pad/rank00001\":{\"dtype\":\"U8\",\"shape\":[3192],\"data_offsets\":[5000,8192]}") != std::string::npos);
+    cr_expect(
+        made.header.find("\"varde.pad/rank00001\":{\"dtype\":\"U8\",\"shape\":[3192],\"data_offsets\":[5000,8192]}") !=
+        std::string::npos);
     cr_expect(made.header.find("varde.pad/rank00005") == std::string::npos);
     cr_expect(made.header.find("varde.pad/rank00006") == std::string::npos);
     expect_round_trip(made);
@@ -59,7 +69,8 @@ Test(pack_image, lays_ranges_and_seal_out_on_pages) {
 Test(pack_image, round_trips_every_kind_of_tensor) {
     auto who = someone();
     who.world = 70001;
-    const auto made = compose(who, {arranged(0, test::example_shards(0)), arranged(9, {}), arranged(70000, test::example_shards(49))}, 8192);
+    const auto made = compose(
+        who, {arranged(0, test::example_shards(0)), arranged(9, {}), arranged(70000, test::example_shards(49))}, 8192);
     cr_assert(made.has_value());
     expect_round_trip(*made);
 }
@@ -67,12 +78,15 @@ Test(pack_image, round_trips_every_kind_of_tensor) {
 Test(pack_image, round_trips_packs_without_data) {
     expect_round_trip(composed({}));
     expect_round_trip(composed({arranged(0, {}), arranged(63, {})}));
-    expect_round_trip(composed({arranged(0, {{.name = "empty", .type = dtype::f64, .shape = {0}, .global_shape = {8}, .offset = {8}}})}));
+    expect_round_trip(composed(
+        {arranged(0, {{.name = "empty", .type = dtype::f64, .shape = {0}, .global_shape = {8}, .offset = {8}}})}));
 }
 
 Test(pack_image, finds_each_chunk) {
-    const image made = composed({arranged(1, {{.name = "a", .type = dtype::u8, .shape = {20000}, .global_shape = {}, .offset = {}}}),
-                                 arranged(2, {{.name = "a", .type = dtype::u8, .shape = {1}, .global_shape = {}, .offset = {}}})}, 8192);
+    const image made =
+        composed({arranged(1, {{.name = "a", .type = dtype::u8, .shape = {20000}, .global_shape = {}, .offset = {}}}),
+                  arranged(2, {{.name = "a", .type = dtype::u8, .shape = {1}, .global_shape = {}, .offset = {}}})},
+                 8192);
     const auto last = place_of_chunk(made, made.ranges[0], 2);
     cr_expect(last.file_offset == made.header.size() + 16384 and last.size_bytes == 4096 and last.index == 2);
     const auto other = place_of_chunk(made, made.ranges[1], 0);
@@ -102,7 +116,8 @@ Test(pack_image, refuses_a_wrong_identity) {
     cr_expect(refused([](identity&, auto& ranges) { std::swap(ranges[0], ranges[1]); }));
     cr_expect(refused([](identity&, auto& ranges) { ranges[1].rank = 3; }));
     cr_expect(refused([](identity&, auto& ranges) { ranges[1].size_bytes = 4096; }));
-    for (const uint64_t chunk_bytes : {uint64_t{0}, uint64_t{4095}, uint64_t{6144}, limits::chunk_bytes_max + 4096}) cr_expect(refused(nothing, chunk_bytes));
+    for (const uint64_t chunk_bytes : {uint64_t{0}, uint64_t{4095}, uint64_t{6144}, limits::chunk_bytes_max + 4096})
+        cr_expect(refused(nothing, chunk_bytes));
 }
 
 Test(pack_image, refuses_too_many_ranks_tensors_and_a_header_too_long) {
@@ -117,7 +132,8 @@ Test(pack_image, refuses_too_many_ranks_tensors_and_a_header_too_long) {
     range more = many;
     more.rank = 1;
     cr_expect(not compose(who, {many, more}, 4096).has_value());
-    const range large = arranged(0, {{.name = "a", .type = dtype::u8, .shape = {1ULL << 37}, .global_shape = {}, .offset = {}}});
+    const range large =
+        arranged(0, {{.name = "a", .type = dtype::u8, .shape = {1ULL << 37}, .global_shape = {}, .offset = {}}});
     const auto chunks = compose(who, {large}, 4096);
     cr_assert(not chunks.has_value());
     cr_expect(chunks.error().context.find("use larger chunks") != std::string::npos);
@@ -136,8 +152,11 @@ Test(pack_image, refuses_too_many_ranks_tensors_and_a_header_too_long) {
 Test(pack_image, composes_and_parses_100000_tensors_in_a_second_each) {
     std::vector<shard> shards(limits::tensors_per_node_max);
     for (size_t index = 0; index < shards.size(); index++) {
-        shards[index] = {.name = "model.layers." + std::to_string(index) + ".self_attention.query_key_value.weight", .type = dtype::bf16, .shape = {64, 3},
-                         .global_shape = {64, 12}, .offset = {0, 3 * (index % 4)}};
+        shards[index] = {.name = "model.layers." + std::to_string(index) + ".self_attention.query_key_value.weight",
+                         .type = dtype::bf16,
+                         .shape = {64, 3},
+                         .global_shape = {64, 12},
+                         .offset = {0, 3 * (index % 4)}};
     }
     // Processor time, because other programs may run on the machine.
     const auto now = [] { return clock_ns(CLOCK_PROCESS_CPUTIME_ID); };
@@ -150,11 +169,13 @@ Test(pack_image, composes_and_parses_100000_tensors_in_a_second_each) {
     const uint64_t at_parsed = now();
     cr_assert(read.has_value());
     cr_expect(*read == made);
-    std::fprintf(stderr, "100000 tensors, %zu header bytes: arrange %lu ms, compose %lu ms, parse %lu ms\n", made.header.size(),
-                 (at_arranged - start) / ns_per_ms, (at_composed - at_arranged) / ns_per_ms, (at_parsed - at_composed) / ns_per_ms);
+    std::fprintf(stderr, "100000 tensors, %zu header bytes: arrange %lu ms, compose %lu ms, parse %lu ms\n",
+                 made.header.size(), (at_arranged - start) / ns_per_ms, (at_composed - at_arranged) / ns_per_ms,
+                 (at_parsed - at_composed) / ns_per_ms);
 #ifdef __OPTIMIZE__
 #ifndef __SANITIZE_ADDRESS__
-    for (const uint64_t each : {at_arranged - start, at_composed - at_arranged, at_parsed - at_composed}) cr_expect(each < ns_per_s);
+    for (const uint64_t each : {at_arranged - start, at_composed - at_arranged, at_parsed - at_composed})
+        cr_expect(each < ns_per_s);
 #endif
 #endif
 }
@@ -167,7 +188,13 @@ Test(pack_image, reads_the_golden_file_of_version_1) {
     const auto bytes = std::as_bytes(std::span(text));
     const auto read = parse_header(bytes, bytes.size());
     cr_assert(read.has_value(), "%s", read ? "" : read.error().context.c_str());
-    const identity who{.run = "example", .step = 1200, .incarnation = 3, .node_index = 1, .node_count = 4, .world = 70001, .library = "0.1.0"};
+    const identity who{.run = "example",
+                       .step = 1200,
+                       .incarnation = 3,
+                       .node_index = 1,
+                       .node_count = 4,
+                       .world = 70001,
+                       .library = "0.1.0"};
     cr_expect(read->who == who);
     cr_assert(read->ranges.size() == 3);
     cr_expect(read->ranges[0].what == arranged(3, test::example_shards(3)));
@@ -182,7 +209,9 @@ Test(pack_image, reads_the_golden_file_of_version_1) {
         cr_expect(std::equal(expected.begin(), expected.end(), bytes.begin() + static_cast<long>(where.file_offset)));
         for (uint64_t chunk = 0; chunk < chunk_count(where.what.size_bytes, read->chunk_bytes); chunk++) {
             const auto place = place_of_chunk(*read, where, chunk);
-            cr_expect(verify_chunk(bytes.subspan(place.file_offset, place.size_bytes), (*sums)[place.index], "the golden file", chunk).has_value());
+            cr_expect(verify_chunk(bytes.subspan(place.file_offset, place.size_bytes), (*sums)[place.index],
+                                   "the golden file", chunk)
+                          .has_value());
         }
     }
 }
@@ -202,7 +231,8 @@ Test(pack_image, format_page_shows_the_golden_file) {
         }
         cr_assert(hex.size() == 32 and at + 16 <= bytes.size());
         for (size_t byte = 0; byte < 16; byte++)
-            cr_expect(std::stoul(hex.substr(2 * byte, 2), nullptr, 16) == static_cast<unsigned char>(bytes[at + byte]), "%s", line.c_str());
+            cr_expect(std::stoul(hex.substr(2 * byte, 2), nullptr, 16) == static_cast<unsigned char>(bytes[at + byte]),
+                      "%s", line.c_str());
         lines++;
     }
     cr_expect(lines == 8);

@@ -11,12 +11,15 @@ using namespace varde::pack;
 namespace {
 
 image small_pack() {
-    auto first = arrange(0, {{.name = "w", .type = dtype::f32, .shape = {2, 3}, .global_shape = {4, 3}, .offset = {2, 0}},
-                             {.name = "b", .type = dtype::u8, .shape = {5}, .global_shape = {}, .offset = {}}});
-    auto second = arrange(1, {{.name = "w", .type = dtype::f32, .shape = {2, 3}, .global_shape = {4, 3}, .offset = {0, 0}}});
+    auto first =
+        arrange(0, {{.name = "w", .type = dtype::f32, .shape = {2, 3}, .global_shape = {4, 3}, .offset = {2, 0}},
+                    {.name = "b", .type = dtype::u8, .shape = {5}, .global_shape = {}, .offset = {}}});
+    auto second =
+        arrange(1, {{.name = "w", .type = dtype::f32, .shape = {2, 3}, .global_shape = {4, 3}, .offset = {0, 0}}});
     cr_assert(first.has_value() and second.has_value());
-    auto made = compose({.run = "r", .step = 7, .incarnation = 1, .node_index = 0, .node_count = 2, .world = 4, .library = "0.1.0"},
-                        {std::move(*first), std::move(*second)}, 4096);
+    auto made = compose(
+        {.run = "r", .step = 7, .incarnation = 1, .node_index = 0, .node_count = 2, .world = 4, .library = "0.1.0"},
+        {std::move(*first), std::move(*second)}, 4096);
     cr_assert(made.has_value());
     return std::move(*made);
 }
@@ -32,7 +35,9 @@ result<image> open_whole(std::span<const std::byte> file) {
     for (const placed_range& where : made->ranges) {
         for (uint64_t chunk = 0; chunk < chunk_count(where.what.size_bytes, made->chunk_bytes); chunk++) {
             const auto place = place_of_chunk(*made, where, chunk);
-            if (auto good = verify_chunk(file.subspan(place.file_offset, place.size_bytes), (*sums)[place.index], "the file", chunk); !good)
+            if (auto good = verify_chunk(file.subspan(place.file_offset, place.size_bytes), (*sums)[place.index],
+                                         "the file", chunk);
+                !good)
                 return good.error();
         }
     }
@@ -61,7 +66,8 @@ void expect_damaged(const std::string& json, const char* words) {
     const auto read = parse_json(json);
     cr_assert(not read.has_value(), "accepted %.300s", json.c_str());
     cr_expect(read.error().what == code::damaged, "%s", read.error().context.c_str());
-    cr_expect(read.error().context.find(words) != std::string::npos, "'%s' lacks '%s'", read.error().context.c_str(), words);
+    cr_expect(read.error().context.find(words) != std::string::npos, "'%s' lacks '%s'", read.error().context.c_str(),
+              words);
     cr_expect(read.error().context.find('\n') == std::string::npos);
 }
 
@@ -73,7 +79,9 @@ std::string forged(std::string_view find, std::string_view put) {
     return json.replace(at, find.size(), put);
 }
 
-void expect_forgery(std::string_view find, std::string_view put, const char* words) { expect_damaged(forged(find, put), words); }
+void expect_forgery(std::string_view find, std::string_view put, const char* words) {
+    expect_damaged(forged(find, put), words);
+}
 
 }  // namespace
 
@@ -94,7 +102,8 @@ Test(pack_reader, refuses_every_truncation) {
         cr_assert(not read.has_value(), "%zu", size);
         cr_expect(read.error().what == code::damaged);
     }
-    for (size_t size = file.size() - 8; size < file.size(); size++) cr_assert(not open_whole(std::span(file).first(size)).has_value());
+    for (size_t size = file.size() - 8; size < file.size(); size++)
+        cr_assert(not open_whole(std::span(file).first(size)).has_value());
     auto longer = file;
     longer.resize(file.size() + 4096);
     cr_expect(not open_whole(longer).has_value());
@@ -103,7 +112,8 @@ Test(pack_reader, refuses_every_truncation) {
 Test(pack_reader, refuses_a_header_that_was_read_in_part) {
     const image made = small_pack();
     const auto bytes = std::as_bytes(std::span(made.header));
-    for (size_t size = 0; size < bytes.size(); size += 500) cr_expect(not parse_header(bytes.first(size), made.file_bytes).has_value());
+    for (size_t size = 0; size < bytes.size(); size += 500)
+        cr_expect(not parse_header(bytes.first(size), made.file_bytes).has_value());
     // More than the header is fine: direct reads end at pages.
     std::string more = made.header + std::string(4096, 'x');
     const auto read = parse_header(std::as_bytes(std::span(more)), made.file_bytes);
@@ -132,7 +142,8 @@ Test(pack_reader, refuses_the_seal_of_another_pack) {
     const auto seal = make_seal(other, sums);
     const auto read = parse_seal(made, seal);
     cr_assert(not read.has_value());
-    cr_expect(read.error().what == code::damaged and read.error().context.find("the header has checksum") != std::string::npos);
+    cr_expect(read.error().what == code::damaged and
+              read.error().context.find("the header has checksum") != std::string::npos);
     cr_expect(parse_seal(other, seal).has_value());
 }
 
@@ -174,8 +185,8 @@ Test(pack_reader, refuses_bad_lengths) {
 
 Test(pack_reader, refuses_places_that_are_not_the_writers) {
     expect_forgery("\"data_offsets\":[0,24]", "\"data_offsets\":[0,25]", "does not lie at bytes 0 to 24");
-    expect_forgery("\"data_offsets\":[0,24]", "\"data_offsets\":[4,28]", "does not lie at");             // hole
-    expect_forgery("\"data_offsets\":[24,29]", "\"data_offsets\":[20,25]", "does not lie at");           // overlap
+    expect_forgery("\"data_offsets\":[0,24]", "\"data_offsets\":[4,28]", "does not lie at");    // hole
+    expect_forgery("\"data_offsets\":[24,29]", "\"data_offsets\":[20,25]", "does not lie at");  // overlap
     expect_forgery("\"data_offsets\":[24,29]", "\"data_offsets\":[29,24]", "does not lie at");
     expect_forgery("\"data_offsets\":[24,29]", "\"data_offsets\":[24]", "does not lie at");
     expect_forgery("\"data_offsets\":[24,29]", "\"data_offsets\":[]", "does not lie at");
@@ -184,12 +195,32 @@ Test(pack_reader, refuses_places_that_are_not_the_writers) {
     expect_forgery("\"shape\":[5]", "\"shape\":[6]", "does not lie at");
     expect_forgery("\"shape\":[5]", "\"shape\":[18446744073709551615]", "larger than");
     expect_forgery("\"shape\":[5]", "\"shape\":[5,18446744073709551615,0]", "larger than");
-    expect_forgery("\"shape\":[4067],\"data_offsets\":[29,4096]", "\"shape\":[4066],\"data_offsets\":[29,4095]", "wrong type or shape");
+    expect_forgery("\"shape\":[4067],\"data_offsets\":[29,4096]", "\"shape\":[4066],\"data_offsets\":[29,4095]",
+                   "wrong type or shape");
 }
 
 Test(pack_reader, refuses_numbers_that_are_none) {
-    for (const char* put : {"[-5]", "[-0]", "[5.0]", "[5e0]", "[1e400]", "[18446744073709551616]", "[123456789012345678901234567890]", "[NaN]", "[\"5\"]",
-                            "[null]", "[true]", "[[5]]", "[{}]", "5", "\"5\"", "null", "[05]", "[0x5]", "[5,]", "[+5]", "{\"5\":5}"}) {
+    for (const char* put : {"[-5]",
+                            "[-0]",
+                            "[5.0]",
+                            "[5e0]",
+                            "[1e400]",
+                            "[18446744073709551616]",
+                            "[123456789012345678901234567890]",
+                            "[NaN]",
+                            "[\"5\"]",
+                            "[null]",
+                            "[true]",
+                            "[[5]]",
+                            "[{}]",
+                            "5",
+                            "\"5\"",
+                            "null",
+                            "[05]",
+                            "[0x5]",
+                            "[5,]",
+                            "[+5]",
+                            "{\"5\":5}"}) {
         const auto read = parse_json(forged("\"shape\":[5]", std::string("\"shape\":") + put));
         cr_assert(not read.has_value(), "%s", put);
         cr_expect(read.error().what == code::damaged);
@@ -248,8 +279,10 @@ Test(pack_reader, refuses_wrong_metadata) {
     expect_forgery("\"varde.chunk_bytes\":\"4096\"", "\"varde.chunk_bytes\":\"0\"", "chunks of 0 bytes");
     expect_forgery("\"varde.chunk_bytes\":\"4096\"", "\"varde.chunk_bytes\":\"4097\"", "chunks of 4097 bytes");
     expect_forgery("\"varde.library\":\"0.1.0\"", "\"varde.library\":\"\\u001b[2J\"", "no plain text");
-    for (const char* ranks : {"", "0", "1", "0,2", "1,0", "0,0", "0,1,2", "0,,1", ",0,1", "0,1,", "0;1", "00,1", "0,1048576", "0, 1"}) {
-        const auto read = parse_json(forged("\"varde.ranks\":\"0,1\"", std::string("\"varde.ranks\":\"") + ranks + "\""));
+    for (const char* ranks :
+         {"", "0", "1", "0,2", "1,0", "0,0", "0,1,2", "0,,1", ",0,1", "0,1,", "0;1", "00,1", "0,1048576", "0, 1"}) {
+        const auto read =
+            parse_json(forged("\"varde.ranks\":\"0,1\"", std::string("\"varde.ranks\":\"") + ranks + "\""));
         // A third rank without tensors would be a pack of its own right; all others contradict the tensors.
         cr_expect(read.has_value() == (std::string(ranks) == "0,1,2"), "%s", ranks);
     }
@@ -260,7 +293,8 @@ Test(pack_reader, refuses_wrong_places_in_the_whole) {
     // Left out, the tensor is no piece but a whole: another good header, which the seal does not know.
     const auto whole = parse_json(forged(first + ",", ""));
     cr_assert(whole.has_value());
-    cr_expect(whole->ranges[0].what.shards[0].global_shape.empty() and whole->header_checksum != small_pack().header_checksum);
+    cr_expect(whole->ranges[0].what.shards[0].global_shape.empty() and
+              whole->header_checksum != small_pack().header_checksum);
     expect_forgery(first, first + "," + first, "out of place");
     expect_forgery("\\\"rank00000/w\\\"", "\\\"rank00000/x\\\"", "out of place");
     expect_forgery("\\\"offset\\\":[2,0]", "\\\"offset\\\":[3,0]", "beyond the global size");
@@ -273,7 +307,8 @@ Test(pack_reader, refuses_wrong_places_in_the_whole) {
 }
 
 Test(pack_reader, names_a_version_that_is_too_new) {
-    for (const char* json : {"{\"__metadata__\":{\"varde.format\":\"2\"},\"tensors\":[[[[1.5]]]]}", "{\"__metadata__\":{\"varde.format\":\"2\"}}"}) {
+    for (const char* json : {"{\"__metadata__\":{\"varde.format\":\"2\"},\"tensors\":[[[[1.5]]]]}",
+                             "{\"__metadata__\":{\"varde.format\":\"2\"}}"}) {
         const auto read = parse_json(json);
         cr_assert(not read.has_value());
         cr_expect(read.error().what == code::mismatch, "%s", read.error().context.c_str());
@@ -285,8 +320,9 @@ Test(pack_reader, refuses_text_that_is_no_header) {
     expect_damaged("", "else than '{'");
     expect_damaged("{", "");
     expect_damaged("{}", "no pack of Varde");
-    for (const char* text : {"{\"__metadata__\":{}", "{\"__metadata__\":{},}", "{,}", "{\"\\", "{\"\\u", "{\"\\u00", "{\"\\u0020\"", "{\"\\n\"", "{\"a\": {", "{\"a\"",
-                             "{\"a\":{\"shape\":[", "{\"a\":{\"shape\":[1 ,2]", "{\"\n\":{"})
+    for (const char* text :
+         {"{\"__metadata__\":{}", "{\"__metadata__\":{},}", "{,}", "{\"\\", "{\"\\u", "{\"\\u00", "{\"\\u0020\"",
+          "{\"\\n\"", "{\"a\": {", "{\"a\"", "{\"a\":{\"shape\":[", "{\"a\":{\"shape\":[1 ,2]", "{\"\n\":{"})
         expect_damaged(text, "");
     expect_damaged("[]", "else than '{'");
     expect_damaged("{\"a\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}}", "no pack of Varde");

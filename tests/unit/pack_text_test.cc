@@ -6,14 +6,16 @@
 using namespace varde::pack;
 
 Test(pack_text, accepts_every_kind_of_utf8) {
-    for (const char* text : {"", "plain", "\xc2\x80", "\xdf\xbf", "\xe0\xa0\x80", "\xed\x9f\xbf", "\xef\xbf\xbf", "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf"})
+    for (const char* text : {"", "plain", "\xc2\x80", "\xdf\xbf", "\xe0\xa0\x80", "\xed\x9f\xbf", "\xef\xbf\xbf",
+                             "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf"})
         cr_expect(valid_utf8(text), "%s", text);
 }
 
 Test(pack_text, refuses_what_is_not_utf8) {
     // Lone and missing continuations, overlong forms, surrogates, beyond U+10FFFF, bytes that never occur.
-    for (const char* text : {"\x80", "a\xc3", "\xe2\x82", "\xf0\x9f\x97", "\xc0\xaf", "\xc1\xbf", "\xe0\x9f\xbf", "\xf0\x8f\xbf\xbf", "\xed\xa0\x80",
-                             "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xff", "\xc3(", "\xe2\x28\xa1"})
+    for (const char* text :
+         {"\x80", "a\xc3", "\xe2\x82", "\xf0\x9f\x97", "\xc0\xaf", "\xc1\xbf", "\xe0\x9f\xbf", "\xf0\x8f\xbf\xbf",
+          "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xff", "\xc3(", "\xe2\x28\xa1"})
         cr_expect(not valid_utf8(text), "%s", in_quotes(text).c_str());
 }
 
