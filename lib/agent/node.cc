@@ -116,6 +116,7 @@ result<void> node::on_frame(link& from, const arena::frame& what) {
         return {};
     }
     case message::save: {
+        if (stage_ != stage::training) return fail(code::invalid, "a save came before the restore was done");
         auto body = arena::decode<arena::save>(what.payload);
         return body ? on_save(rank, *body) : body.error();
     }
@@ -143,6 +144,8 @@ result<void> node::check_hello(const arena::hello& facts) const {
 }
 
 result<void> node::on_hello(link& from, const arena::hello& facts) {
+    // One connection is one rank: were it two, the first would be left with a connection that is gone.
+    if (from.local_rank >= 0) return fail(code::invalid, "hello came twice on one connection");
     if (auto good = check_hello(facts); !good) {
         refuse(from, code::invalid, good.error().context);
         return {};
@@ -178,6 +181,7 @@ void node::serve_waiting_hellos() {
 }
 
 void node::begin_start(const arena::hello& facts) {
+    start_number_++;
     facts_ = facts;
     ranks_.clear();
     ranks_.resize(facts.local_count);
@@ -187,7 +191,7 @@ void node::begin_start(const arena::hello& facts) {
     schedule_.reset();
     load_.reset();
     load_attempt_ = followed_attempt_ = armed_step_ = committing_step_ = restored_step_ = first_step_seen_ = 0;
-    fenced_ = leading_ = requeue_asked_ = false;
+    fenced_ = leading_ = requeue_asked_ = requeued_ = false;
     mine_ = {};
     if (pulse_ != nullptr && !pulse_->stop(0)) discard(pulse_.release() != nullptr, "it hangs in dead storage and must live on");
     pulse_.reset();
@@ -400,7 +404,11 @@ result<void> node::recover_rank(uint32_t index) {
         const drain_source source{control_of(index), nullptr, 0, body->first_chunk, body->chunk_count};
         if (control_of(index)->released.load() < body->first_chunk) release(source, body->first_chunk);
         rank.next_chunk = body->first_chunk;
-        if (state_of(body->step) != nullptr) {   // it had its outcome: only its chunks are left to be let go
+        // A layout that came after the save describes the next one: what this one had staged can no longer be named.
+        const bool named = rank.range && body->layout_version == rank.layout_version;
+        const auto* state = state_of(body->step);   // pending: another rank's save of it has been taken over
+        if (!named && (state == nullptr || state->what == store::outcome::pending)) drop_work(body->step, store::outcome::failed, "its layout changed while the agent's worker was restarted");
+        if (!named || (state != nullptr && state->what != store::outcome::pending)) {   // only its chunks are left to be let go
             release(source, std::min(source.end_chunk(), control_of(index)->staged.load()));
             rank.next_chunk = source.end_chunk();
             rank.saved_step = body->step;

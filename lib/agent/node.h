@@ -164,6 +164,7 @@ private:
     slurm slurm_;
 
     // The start
+    uint64_t start_number_ = 0;                // what an earlier start still has under way comes back with its number, and is dropped
     stage stage_ = stage::idle;
     arena::hello facts_;                       // what all ranks of this start agree on
     std::vector<local_rank> ranks_;
@@ -202,6 +203,8 @@ private:
 
     // Deaths
     bool requeue_asked_ = false;
+    bool requeue_under_way_ = false;
+    bool requeued_ = false;
     uint64_t requeue_again_ns_ = 0;
     link* batch_link_ = nullptr;
     int batch_status_ = 0;

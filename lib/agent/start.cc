@@ -59,6 +59,16 @@ result<uint64_t> take_incarnation(store::roster& roster, const store::slot& mine
     return roster.claim_incarnation(claim_text(mine));
 }
 
+void read_steps(std::byte* control, uint32_t ranks, uint64_t& step_min, uint64_t& step_max) {
+    step_min = UINT64_MAX;
+    step_max = 0;
+    for (uint32_t rank = 0; rank < ranks; rank++) {
+        const uint64_t step = arena::rank_of(control, rank)->progress_step.load(std::memory_order_relaxed);
+        step_min = std::min(step_min, step);
+        step_max = std::max(step_max, step);
+    }
+}
+
 unique_fd open_log_file(const store::run_directory& run, uint32_t node_index) {
     const std::string directory = run.path() + "/log";
     ::mkdir(directory.c_str(), 0700);
@@ -93,18 +103,21 @@ void node::open_run() {
     // By the time of its step a proposal must have been written (one period), read (one more) and seen by the ranks.
     schedule_ = std::make_unique<schedule>(leader_options{interval_ns, with_.silence_ns, 3 * with_.pulse_ms * ns_per_ms});
 
-    keeper_.post([this, mine = mine_, directory = facts_.directory, name = facts_.name] {
+    keeper_.post([this, start = start_number_, mine = mine_, directory = facts_.directory, name = facts_.name] {
+        const auto failed = [&](const failure& why) {
+            main_.post([this, start, why] { if (start == start_number_) opened(why, why, 0); });
+        };
         auto run = store::run_directory::open(directory, name, true);
-        if (!run) return main_.post([this, why = run.error()] { opened(why, why, 0); });
+        if (!run) return failed(run.error());
         auto roster = run->open_roster(true);
-        if (!roster) return main_.post([this, why = roster.error()] { opened(why, why, 0); });
+        if (!roster) return failed(roster.error());
         auto incarnation = take_incarnation(*roster, mine);
-        if (!incarnation) return main_.post([this, why = incarnation.error()] { opened(why, why, 0); });
+        if (!incarnation) return failed(incarnation.error());
         // std::function copies, so what can only be moved travels in a box.
         auto* box = new std::pair<store::run_directory, store::roster>(std::move(*run), std::move(*roster));
-        main_.post([this, box, number = *incarnation] {
+        main_.post([this, start, box, number = *incarnation] {
             const std::unique_ptr<std::pair<store::run_directory, store::roster>> owned(box);
-            opened(std::move(owned->first), std::move(owned->second), number);
+            if (start == start_number_) opened(std::move(owned->first), std::move(owned->second), number);
         });
     });
 }
@@ -134,17 +147,12 @@ void node::start_pulse(store::roster roster, uint64_t incarnation) {
     options.quick_period_ms = std::min(options.quick_period_ms, with_.pulse_ms);
     options.silence_ns = with_.silence_ns;
     pulse::handlers call;
-    call.seen = [this](std::vector<sighting> seen) { on_seen(std::move(seen)); };
-    call.fenced = [this](uint64_t newer, const std::string& host) { on_fenced(newer, host); };
+    // The pulse of an earlier start says its last word when this one has begun: its slots, and that it is fenced (by this one), are not ours.
+    call.seen = [this, start = start_number_](std::vector<sighting> seen) { if (start == start_number_) on_seen(std::move(seen)); };
+    call.fenced = [this, start = start_number_](uint64_t newer, const std::string& host) { if (start == start_number_) on_fenced(newer, host); };
     call.failed = [this](const failure& why) { log_.error("couldn't use the roster: " + why.context + "; training goes on, trying again"); };
     call.steps = [control = memory_.control.data(), count = facts_.local_count](uint64_t& step_min, uint64_t& step_max) {
-        step_min = UINT64_MAX;
-        step_max = 0;
-        for (uint32_t rank = 0; rank < count; rank++) {
-            const uint64_t step = arena::rank_of(control, rank)->progress_step.load(std::memory_order_relaxed);
-            step_min = std::min(step_min, step);
-            step_max = std::max(step_max, step);
-        }
+        read_steps(control, count, step_min, step_max);
     };
     pulse_ = std::make_unique<pulse>(std::move(roster), options, mine_, main_, std::move(call));
 }
@@ -179,6 +187,7 @@ void node::on_seen(std::vector<sighting> seen) {
         beat();
         return;
     }
+    read_steps(memory_.control.data(), facts_.local_count, mine_.step_min, mine_.step_max);   // for what is said below
     const view now{mono_ns(), mine_.node_index, seen_};
     const uint32_t leader = leader_of(now, with_.silence_ns);
     const bool leads = leader == mine_.node_index;
@@ -227,7 +236,7 @@ void node::lead_start(const view& now) {
 // The newest complete generation, or what --ckpt-restart says; on the keeper, because it reads directories.
 void node::choose(bool after_damage) {
     const auto before = restart_->current().id;
-    keeper_.post([this, after_damage, before, damage = restart_->damage(), policy = asked_] {
+    keeper_.post([this, start = start_number_, after_damage, before, damage = restart_->damage(), policy = asked_] {
         if (after_damage) {
             if (auto done = run_->mark_damaged(before, damage); !done) log_.error(done.error().context);
         }
@@ -248,7 +257,7 @@ void node::choose(bool after_damage) {
                 }
             }
         }
-        main_.post([this, found] { chosen(found); });
+        main_.post([this, start, found] { if (start == start_number_) chosen(found); });
     });
 }
 
@@ -289,13 +298,13 @@ void node::follow_choice(const store::slot& leader) {
             restored_step_ = leader.choice_step;
             mine_.now = store::phase::loading;
             const store::generation_id id{leader.choice_step, leader.choice_incarnation};
-            keeper_.post([this, id, attempt = followed_attempt_] {
+            keeper_.post([this, start = start_number_, id, attempt = followed_attempt_] {
                 uint32_t node_count = 0;
                 if (auto record = run_->read_manifest(id)) node_count = static_cast<uint32_t>(record->packs.size());
                 else if (auto all = run_->list()) {
                     for (const auto& one : *all) if (one.id == id) node_count = one.node_count;
                 }
-                main_.post([this, id, node_count, attempt] { start_load(id, node_count, attempt); });
+                main_.post([this, start, id, node_count, attempt] { if (start == start_number_) start_load(id, node_count, attempt); });
             });
         }
     } else if (leader.choice_attempt != followed_attempt_) {
@@ -349,10 +358,10 @@ void node::send_restored(const store::slot& leader) {
     stage_ = stage::training;
     mine_.now = store::phase::training;
     if (leader.choice == store::choice_kind::fresh) restored_step_ = 0;
+    put_node_record();   // first: a rank that was told saves, and a worker that takes over must know that it may
     for (auto& rank : ranks_) {
         if (rank.wire != nullptr) rank.wire->send_message(arena::restored{restored_step_, mine_.incarnation});
     }
-    put_node_record();
     log_.info(restored_step_ == 0 ? "nothing to restore, training starts from the beginning, incarnation " + std::to_string(mine_.incarnation)
                                   : "restored step " + std::to_string(restored_step_) + ", incarnation " + std::to_string(mine_.incarnation));
     if (leading_) history("restored", {}, {{"step", restored_step_}, {"nodes", facts_.node_count}});

@@ -28,7 +28,7 @@ std::string node::budget_refusal() const {
 void node::watch_nodes(const view& now) {
     if (stage_ != stage::training && stage_ != stage::choosing) return;
     const auto dead = dead_nodes(now, {facts_.interval_s * ns_per_s, with_.silence_ns, 0}, *schedule_);
-    if (dead.empty() || now.now_ns < requeue_again_ns_) return;
+    if (dead.empty() || requeued_ || now.now_ns < requeue_again_ns_) return;
     requeue_again_ns_ = now.now_ns + requeue_again_ns;
     std::string names;
     for (const uint32_t index : dead) names += (names.empty() ? "" : ",") + seen_[index].slot.host;
@@ -56,17 +56,23 @@ void node::request_requeue(const std::string& why, const std::string& comment) {
         }
         return;
     }
-    if (!keeper_.idle()) return;   // an earlier try is under way
+    if (requeue_under_way_ || requeued_) return;
+    requeue_under_way_ = true;
     keeper_.post([this, why, comment, restarts = with_.restart_count] {
         auto done = slurm_.requeue(restarts, comment);
         main_.post([this, why, done] {
+            requeue_under_way_ = false;
+            // Fenced: another node, or Slurm itself, was quicker.
+            requeued_ = done.has_value() || done.error().what == code::fenced;
             if (done) {
                 log_.warning(why + ": the job is requeued");
                 history("requeued", {{"reason", why}}, {{"complete_step", mine_.complete_step}});
+            } else if (requeued_) {
+                log_.info(why + ", but " + done.error().context);
             } else {
                 log_.error(why + ", but the requeue failed: " + done.error().context + "; trying again");
             }
-            if (done && batch_link_ != nullptr) answer_batch(true);
+            if (requeued_) answer_batch(true);
         });
     });
 }
@@ -93,7 +99,9 @@ void node::answer_batch(bool requeued) {
 }
 
 void node::settle_batch_exit() {
-    if (batch_link_ == nullptr || (requeue_asked_ && mono_ns() < batch_until_ns_)) return;
+    if (batch_link_ == nullptr) return;
+    if (requeued_) return answer_batch(true);   // and Slurm has ended the script for that
+    if (requeue_asked_ && mono_ns() < batch_until_ns_) return;
     const bool failed = !(WIFEXITED(batch_status_) && WEXITSTATUS(batch_status_) == 0);
     if (!failed || requeue_asked_) return answer_batch(false);
     const bool settled = works_.empty() || mono_ns() >= batch_until_ns_ - batch_wait_ns / 2;
