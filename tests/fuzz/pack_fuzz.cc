@@ -1,7 +1,8 @@
 // Fuzzes what a reader does with a pack's header and seal.
 //
-// Input: 2 bytes, the pages that follow the header; then the header's JSON, or, where the first byte of the rest is no '{', a whole
-// file.  The length, the padding and the seal's own checksum are made right, or no input would get past them.
+// Input: 2 bytes, the pages that follow the header; then the header's JSON, or, where the first byte of the rest is
+// no '{', a whole file.  The length, the padding and the seal's own checksum are made right, or no input would get
+// past them.
 #include "base/limits.h"
 #include "pack/plan.h"
 #include "pack/reader.h"

@@ -1,5 +1,5 @@
-// Runs a fuzz target once over each file that is named, or lies in a folder that is named: the fuzzers' corpora as tests,
-// without the fuzzer's own runtime.
+// Runs a fuzz target once over each file that is named, or lies in a folder that is named: the fuzzers' corpora as
+// tests, without the fuzzer's own runtime.
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>

@@ -1,6 +1,7 @@
 // make_pack FILE [TENSORS]: writes an example pack (tests/tools/pack_bytes.h), or one with TENSORS small tensors.
 //
-// Made for the test against an independent reader, and once for tests/golden.  Ranks 3, 4 (which has nothing) and 70000.
+// Made for the test against an independent reader, and once for tests/golden.  Ranks 3, 4 (which has nothing) and
+// 70000.
 #include "tests/tools/pack_bytes.h"
 
 #include <cstdio>
@@ -30,7 +31,13 @@ result<pack::image> make_image(unsigned long tensors) {
         if (!made) return std::move(made).error();
         ranges.push_back(std::move(*made));
     }
-    const pack::identity who{.run = "example", .step = 1200, .incarnation = 3, .node_index = 1, .node_count = 4, .world = 70001, .library = "0.1.0"};
+    const pack::identity who{.run = "example",
+                             .step = 1200,
+                             .incarnation = 3,
+                             .node_index = 1,
+                             .node_count = 4,
+                             .world = 70001,
+                             .library = "0.1.0"};
     return pack::compose(who, std::move(ranges), 4096);
 }
 

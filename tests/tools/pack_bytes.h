@@ -9,7 +9,8 @@
 
 namespace varde::test {
 
-// The byte at `offset` of a tensor; another function than any checksum in the tree, simple enough for a Python test to repeat.
+// The byte at `offset` of a tensor; another function than any checksum in the tree, simple enough for a Python test
+// to repeat.
 inline unsigned char tensor_byte(uint32_t rank, std::string_view name, uint64_t offset) {
     uint32_t mix = 2166136261U ^ rank;
     for (const char letter : name) mix = (mix ^ static_cast<unsigned char>(letter)) * 16777619U;
@@ -32,7 +33,8 @@ inline std::vector<std::byte> pack_bytes(const pack::image& made) {
         const auto bytes = std::span(file).subspan(where.file_offset, where.what.size_bytes);
         fill_tensors(where.what, bytes);
         for (uint64_t start = 0; start < bytes.size(); start += made.chunk_bytes)
-            sums.push_back(pack::checksum(bytes.subspan(start, std::min<uint64_t>(made.chunk_bytes, bytes.size() - start))));
+            sums.push_back(
+                pack::checksum(bytes.subspan(start, std::min<uint64_t>(made.chunk_bytes, bytes.size() - start))));
     }
     const auto seal = pack::make_seal(made, sums);
     std::memcpy(file.data() + made.seal_offset, seal.data(), seal.size());
@@ -57,10 +59,25 @@ inline std::vector<pack::shard> example_shards(uint32_t place) {
         each.shape = {};
         shards.push_back(each);
     }
-    const char* names[] = {"varde.seal", "__metadata__", "\"quote\\back/slash\"", "na\xc3\xafve \xe2\x9b\xb0 \xf0\x9f\x97\xbf", "line\nbreak\ttab\x01", " ", "rank00000/x"};
-    for (const char* name : names) shards.push_back({.name = name, .type = pack::dtype::u8, .shape = {7}, .global_shape = {}, .offset = {}});
-    shards.push_back({.name = "split \"rows\"", .type = pack::dtype::f32, .shape = {2, 3}, .global_shape = {100, 3}, .offset = {2 * uint64_t{place}, 0}});
-    shards.push_back({.name = "split.columns", .type = pack::dtype::bf16, .shape = {4, 5}, .global_shape = {4, 500}, .offset = {0, 5 * uint64_t{place}}});
+    const char* names[] = {"varde.seal",
+                           "__metadata__",
+                           "\"quote\\back/slash\"",
+                           "na\xc3\xafve \xe2\x9b\xb0 \xf0\x9f\x97\xbf",
+                           "line\nbreak\ttab\x01",
+                           " ",
+                           "rank00000/x"};
+    for (const char* name : names)
+        shards.push_back({.name = name, .type = pack::dtype::u8, .shape = {7}, .global_shape = {}, .offset = {}});
+    shards.push_back({.name = "split \"rows\"",
+                      .type = pack::dtype::f32,
+                      .shape = {2, 3},
+                      .global_shape = {100, 3},
+                      .offset = {2 * uint64_t{place}, 0}});
+    shards.push_back({.name = "split.columns",
+                      .type = pack::dtype::bf16,
+                      .shape = {4, 5},
+                      .global_shape = {4, 500},
+                      .offset = {0, 5 * uint64_t{place}}});
     return shards;
 }
 
