@@ -1,8 +1,9 @@
 // Payloads of the messages: each encode() with its decode() beside it.
 //
-// The other side may be another version, a damaged process or an attacker with our uid, so decode() believes nothing: numbers have bounds,
-// counts are compared with what is left before memory is taken, strings have limits and no zero bytes, and no byte may be left over.
-// The rule that the fuzzer holds us to: whatever decode() accepts, encode() makes again, byte for byte.
+// The other side may be another version, a damaged process or an attacker with our uid, so decode() believes nothing:
+// numbers have bounds, counts are compared with what is left before memory is taken, strings have limits and no zero
+// bytes, and no byte may be left over. The rule that the fuzzer holds us to: whatever decode() accepts, encode()
+// makes again, byte for byte.
 #include "arena/protocol.h"
 #include "arena/wire.h"
 #include "base/limits.h"
@@ -87,7 +88,8 @@ bool plausible(const hello& body) noexcept {
 
 std::string encode(const hello& body) {
     wire_writer out;
-    for (const uint32_t number : {body.rank, body.world, body.local_rank, body.local_count, body.node_index, body.node_count})
+    for (const uint32_t number :
+         {body.rank, body.world, body.local_rank, body.local_count, body.node_index, body.node_count})
         out.number(number);
     out.number(body.process_id);
     out.number(body.again);

@@ -95,9 +95,11 @@ result<void> send_all(int socket, std::string_view bytes, std::span<const int> f
         if (sent < 0 && errno != EAGAIN && errno != EWOULDBLOCK)
             return os_error(errno, "couldn't send on the agent's socket");
         if (end.passed())
-            return fail(code::timeout, "couldn't send on the agent's socket within " + std::to_string(timeout_ms) + " ms");
+            return fail(code::timeout,
+                        "couldn't send on the agent's socket within " + std::to_string(timeout_ms) + " ms");
         pollfd ready{socket, POLLOUT, 0};
-        discard(::poll(&ready, 1, end.left_ms()), "every outcome means: try to send again, or see that the time is over");
+        discard(::poll(&ready, 1, end.left_ms()),
+                "every outcome means: try to send again, or see that the time is over");
     }
     return {};
 }

@@ -20,18 +20,23 @@ using namespace varde::client;
 
 namespace {
 
-static_assert(VARDE_E_INVALID == static_cast<int>(code::invalid) && VARDE_E_UNAVAILABLE == static_cast<int>(code::unavailable));
+static_assert(VARDE_E_INVALID == static_cast<int>(code::invalid) &&
+              VARDE_E_UNAVAILABLE == static_cast<int>(code::unavailable));
 static_assert(VARDE_E_TIMEOUT == static_cast<int>(code::timeout) && VARDE_E_BUSY == static_cast<int>(code::busy));
-static_assert(VARDE_E_NO_MEMORY == static_cast<int>(code::no_memory) && VARDE_E_NO_SPACE == static_cast<int>(code::no_space));
+static_assert(VARDE_E_NO_MEMORY == static_cast<int>(code::no_memory) &&
+              VARDE_E_NO_SPACE == static_cast<int>(code::no_space));
 static_assert(VARDE_E_IO == static_cast<int>(code::io) && VARDE_E_DAMAGED == static_cast<int>(code::damaged));
-static_assert(VARDE_E_NOT_FOUND == static_cast<int>(code::not_found) && VARDE_E_FENCED == static_cast<int>(code::fenced));
-static_assert(VARDE_E_MISMATCH == static_cast<int>(code::mismatch) && VARDE_E_INTERNAL == static_cast<int>(code::internal));
+static_assert(VARDE_E_NOT_FOUND == static_cast<int>(code::not_found) &&
+              VARDE_E_FENCED == static_cast<int>(code::fenced));
+static_assert(VARDE_E_MISMATCH == static_cast<int>(code::mismatch) &&
+              VARDE_E_INTERNAL == static_cast<int>(code::internal));
 static_assert(VARDE_BOOL == static_cast<int>(pack::dtype::boolean) && VARDE_C64 == static_cast<int>(pack::dtype::c64));
 static_assert(VARDE_F8_E5M2FNUZ == pack::dtype_count, "the last element type is the one that varde.h names last");
 
 constexpr int64_t interval_s_max = 365LL * 24 * 3600;  // as --ckpt-interval
 constexpr const char* no_text = "varde: no call has failed";
-constexpr const char* forked_text = "varde: couldn't use the run: this process is a child that was forked after varde_open; open a run of its own";
+constexpr const char* forked_text =
+    "varde: couldn't use the run: this process is a child that was forked after varde_open; open a run of its own";
 
 // The last failure without a run, of this thread.  Plain bytes: a destructor would have to run at thread exit.
 thread_local std::array<char, 2048> open_failure{};
@@ -75,9 +80,7 @@ int call(const varde_run* of, Body body) noexcept {
         } catch (const std::bad_alloc&) {
             return fail_with_run(at, fail(code::no_memory, "this process has no memory left"));
         }
-    } catch (const std::bad_alloc&) {
-        return VARDE_E_NO_MEMORY;
-    } catch (...) {
+    } catch (const std::bad_alloc&) { return VARDE_E_NO_MEMORY; } catch (...) {
         return VARDE_E_INTERNAL;
     }
 }
@@ -85,15 +88,16 @@ int call(const varde_run* of, Body body) noexcept {
 // A struct begins with its size, which tells what the caller was built to know.
 result<void> check_size(size_t given, size_t known, const char* name) {
     if (given == known) return {};
-    return fail(code::invalid, std::string("the size in '") + name + "' is " + std::to_string(given) + " bytes, this library (" VARDE_VERSION
-                               ") knows " + std::to_string(known) + (given > known ? "; load the library that the program was built for"
-                                                                                    : "; set it with sizeof or VARDE_OPTIONS_INIT"));
+    return fail(code::invalid, std::string("the size in '") + name + "' is " + std::to_string(given) +
+                                   " bytes, this library (" VARDE_VERSION ") knows " + std::to_string(known) +
+                                   (given > known ? "; load the library that the program was built for"
+                                                  : "; set it with sizeof or VARDE_OPTIONS_INIT"));
 }
 
 result<void> check_number(int64_t number, int64_t most, const char* name) {
     if (number >= -1 && number <= most) return {};
-    return fail(code::invalid, std::string(name) + " is " + std::to_string(number) + "; it must be from 0 to " + std::to_string(most) +
-                                   ", or -1 for the environment's");
+    return fail(code::invalid, std::string(name) + " is " + std::to_string(number) + "; it must be from 0 to " +
+                                   std::to_string(most) + ", or -1 for the environment's");
 }
 
 void take(std::string& target, const char* text) {
@@ -104,7 +108,8 @@ result<given_options> read_options(const varde_options* options) {
     given_options given;
     if (options == nullptr) return given;
     if (auto good = check_size(options->size, sizeof(varde_options), "options"); !good) return std::move(good).error();
-    if (auto good = check_number(options->interval_s, interval_s_max, "interval_s"); !good) return std::move(good).error();
+    if (auto good = check_number(options->interval_s, interval_s_max, "interval_s"); !good)
+        return std::move(good).error();
     const struct {
         int64_t given;
         int64_t* target;
@@ -151,14 +156,18 @@ result<pack::shard> read_shard(const varde_shard& given) {
     const std::string tensor = "couldn't register tensor '" + what.name + "': ";
     const auto type = static_cast<unsigned>(given.dtype);
     if (type == 0 || type > pack::dtype_count)
-        return fail(code::invalid, tensor + "there is no element type " + std::to_string(type) + "; they go from 1 to " + std::to_string(pack::dtype_count));
+        return fail(code::invalid, tensor + "there is no element type " + std::to_string(type) +
+                                       "; they go from 1 to " + std::to_string(pack::dtype_count));
     what.type = static_cast<pack::dtype>(type);
     if (given.dims > limits::tensor_dims_max)
-        return fail(code::invalid, tensor + "it has " + std::to_string(given.dims) + " dimensions, more than " + std::to_string(limits::tensor_dims_max));
+        return fail(code::invalid, tensor + "it has " + std::to_string(given.dims) + " dimensions, more than " +
+                                       std::to_string(limits::tensor_dims_max));
     if (given.dims == 0) return what;
     if (given.shape == nullptr) return fail(code::invalid, tensor + "its shape is NULL");
     if ((given.global_shape == nullptr) != (given.offset == nullptr))
-        return fail(code::invalid, tensor + "one of global_shape and offset is NULL; give both, or none where the tensor is not split");
+        return fail(
+            code::invalid,
+            tensor + "one of global_shape and offset is NULL; give both, or none where the tensor is not split");
     what.shape.assign(given.shape, given.shape + given.dims);
     if (given.global_shape != nullptr) {
         what.global_shape.assign(given.global_shape, given.global_shape + given.dims);
@@ -174,7 +183,8 @@ extern "C" {
 int varde_open(const varde_options* options, varde_run** ret_run) noexcept try {
     if (ret_run == nullptr) return fail_without_run(null_argument("ret_run"));
     varde_run* made = varde_run::make();
-    if (made == nullptr) throw std::bad_alloc();
+    if (made == nullptr)
+        return fail_without_run(fail(code::no_memory, "couldn't open the run: this process has no memory left"));
     auto opened = open_run(options, made->progress);
     if (!opened) {
         made->discard_page();
@@ -191,9 +201,7 @@ int varde_open(const varde_options* options, varde_run** ret_run) noexcept try {
     text.copy(open_failure.data(), text.size());
     open_failure[text.size()] = '\0';
     return VARDE_E_NO_MEMORY;
-} catch (...) {
-    return VARDE_E_INTERNAL;
-}
+} catch (...) { return VARDE_E_INTERNAL; }
 
 int varde_register(varde_run* of, const varde_shard* shard) noexcept {
     return call(of, [&](run& it) -> result<void> {
@@ -266,7 +274,9 @@ int varde_close(varde_run* of) noexcept {
         return VARDE_OK;
     }
     const int closed = call(of, [](run& it) { return it.close(); });
-    if (closed != VARDE_OK) discard(fail_without_run(fail(static_cast<code>(closed), of->session->error_text)), "kept for varde_error_text(NULL)");
+    if (closed != VARDE_OK)
+        discard(fail_without_run(fail(static_cast<code>(closed), of->session->error_text)),
+                "kept for varde_error_text(NULL)");
     delete of->session;
     of->session = nullptr;
     of->discard_page();

@@ -22,8 +22,9 @@ result<void> check_peer(int socket, const std::string& path) {
     if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0)
         return os_error(errno, "couldn't ask who listens on '" + path + "'");
     if (peer.uid == ::geteuid() || peer.uid == 0) return {};
-    return fail(code::io, "couldn't use the agent's socket '" + path + "': process " + std::to_string(peer.pid) + " of user " +
-                              std::to_string(peer.uid) + " listens there, which is neither this user (" + std::to_string(::geteuid()) +
+    return fail(code::io, "couldn't use the agent's socket '" + path + "': process " + std::to_string(peer.pid) +
+                              " of user " + std::to_string(peer.uid) + " listens there, which is neither this user (" +
+                              std::to_string(::geteuid()) +
                               ") nor root, so nothing is sent; check who made that socket");
 }
 
@@ -38,8 +39,9 @@ result<void> wait_readable(int socket, deadline until, int stop) {
         if (ready > 0 && events[1].revents != 0) return stopped();
         if (ready > 0 && events[0].revents != 0) return {};
     }
-    return fail(code::timeout, "the agent did not answer hello in time; it waits until all ranks of the node have arrived, "
-                               "so look for a rank that did not start, and for the agent's log");
+    return fail(code::timeout,
+                "the agent did not answer hello in time; it waits until all ranks of the node have arrived, "
+                "so look for a rank that did not start, and for the agent's log");
 }
 
 // Reads once, with the file descriptors that came along; 0 bytes: the peer has closed.
@@ -92,15 +94,17 @@ result<unique_fd> connect_to(const std::string& path, deadline until) {
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
     if (path.size() >= sizeof address.sun_path)
-        return fail(code::invalid, "couldn't connect to the agent's socket '" + path + "': its path has " + std::to_string(path.size()) +
-                                       " bytes, more than the " + std::to_string(sizeof address.sun_path - 1) +
+        return fail(code::invalid, "couldn't connect to the agent's socket '" + path + "': its path has " +
+                                       std::to_string(path.size()) + " bytes, more than the " +
+                                       std::to_string(sizeof address.sun_path - 1) +
                                        " that the system allows; use a shorter one");
     std::memcpy(address.sun_path, path.data(), path.size());
     unique_fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (!socket) return os_error(errno, "couldn't make a socket");
     while (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
         // EAGAIN: its queue is full, all ranks come at once; a Unix socket has no event for "try again".
-        if (errno != EAGAIN && errno != EINTR) return os_error(errno, "couldn't connect to the agent's socket '" + path + "'");
+        if (errno != EAGAIN && errno != EINTR)
+            return os_error(errno, "couldn't connect to the agent's socket '" + path + "'");
         if (until.passed())
             return fail(code::timeout, "couldn't connect to the agent's socket '" + path +
                                            "': its queue stays full, the agent does not answer");
@@ -125,7 +129,8 @@ result<greeting> shake_hands(int socket, const arena::hello& body, deadline unti
         const auto length = receive_some(socket, buffer, fds);
         if (!length && length.error().what == code::timeout) continue;
         if (!length) return length.error();
-        if (*length == 0) return fail(code::unavailable, "the agent closed the connection instead of answering hello; see its log");
+        if (*length == 0)
+            return fail(code::unavailable, "the agent closed the connection instead of answering hello; see its log");
         reader.feed(std::string_view(buffer.data(), *length));
     }
     auto made = understand(answer, fds);

@@ -12,7 +12,8 @@
 
 namespace varde::client {
 
-// not_found: no such socket; unavailable: nobody listens there any more; io: somebody else's (its owner is neither we nor root).
+// not_found: no such socket; unavailable: nobody listens there any more; io: somebody else's (its owner is neither we
+// nor root).
 result<unique_fd> connect_to(const std::string& path, deadline until);
 
 // What the agent has answered to hello.

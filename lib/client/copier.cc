@@ -15,8 +15,9 @@ constexpr int look_again_ms = 200;  // a lost wake-up costs no more than this
 }  // namespace
 
 void assemble(std::span<const source> sources, uint64_t offset_bytes, std::span<std::byte> target) noexcept {
-    auto next = std::upper_bound(sources.begin(), sources.end(), offset_bytes,
-                                 [](uint64_t at, const source& each) { return at < each.offset_bytes + each.size_bytes; });
+    auto next = std::upper_bound(sources.begin(), sources.end(), offset_bytes, [](uint64_t at, const source& each) {
+        return at < each.offset_bytes + each.size_bytes;
+    });
     while (!target.empty() && next != sources.end()) {
         const uint64_t skip = offset_bytes - next->offset_bytes;
         const uint64_t size = std::min<uint64_t>(next->size_bytes - skip, target.size());
@@ -49,8 +50,10 @@ void copier::set_range(const arranged_range& range) {
 
 result<uint64_t> copier::next_chunk() {
     if (failed_ == static_cast<int>(code::internal))
-        return fail(code::internal, "couldn't use this rank's memory: the numbers in it that the agent writes make no sense; the training "
-                                    "program or the agent has written where it must not");
+        return fail(
+            code::internal,
+            "couldn't use this rank's memory: the numbers in it that the agent writes make no sense; the training "
+            "program or the agent has written where it must not");
     if (!skipping_) return next_;
     if (ring_.rank->staged.load(std::memory_order_acquire) != next_)
         return fail(code::unavailable, "the agent has not answered since the last generation was given up");
@@ -96,7 +99,8 @@ bool copier::wait_for_place(uint64_t number) {
     auto until = deadline::in_ms(patience_ms_);
     while (failed_.load(std::memory_order_relaxed) == 0) {
         const uint32_t news = ring_.rank->released_news.load(std::memory_order_acquire);
-        // In this order: what another thread has seen before our load is a floor, what was published before the agent's store a ceiling.
+        // In this order: what another thread has seen before our load is a floor, what was published before the
+        // agent's store a ceiling.
         const uint64_t floor = released_seen_.load(std::memory_order_acquire);
         const uint64_t released = ring_.rank->released.load(std::memory_order_acquire);
         const uint64_t ceiling = published_.load(std::memory_order_acquire);

@@ -1,8 +1,9 @@
-// Copies a rank's range into its slab, chunk by chunk, in the background: the writer's side of the ring in arena/control.h.
+// Copies a rank's range into its slab, chunk by chunk, in the background: the writer's side of the ring in
+// arena/control.h.
 //
-// Chunks are filled by several threads at once and published in order.  A full ring is waited for; when nothing is released for
-// `patience_ms`, the copying ends with `timeout` and the generation has to be given up.  The numbers that the agent writes are
-// checked: one that cannot be ends the copying with `internal`.
+// Chunks are filled by several threads at once and published in order.  A full ring is waited for; when nothing is
+// released for `patience_ms`, the copying ends with `timeout` and the generation has to be given up.  The numbers
+// that the agent writes are checked: one that cannot be ends the copying with `internal`.
 //
 // One thread (the run's caller) calls everything here.
 #pragma once
@@ -22,7 +23,8 @@ struct source {
     uint64_t size_bytes = 0;
 };
 
-// Fills `target` with the bytes [offset_bytes, + size) of the range that `sources` make up, in order; zeros where it has none.
+// Fills `target` with the bytes [offset_bytes, + size) of the range that `sources` make up, in order; zeros where it
+// has none.
 void assemble(std::span<const source> sources, uint64_t offset_bytes, std::span<std::byte> target) noexcept;
 
 struct ring_memory {
@@ -45,7 +47,8 @@ public:
     result<uint64_t> next_chunk();
     // Starts copying to [next_chunk(), + chunk_count()).
     void begin();
-    // Until the copying has ended; how it went: timeout, fenced or internal.  After a failure the rest of its numbers is skipped.
+    // Until the copying has ended; how it went: timeout, fenced or internal.  After a failure the rest of its numbers
+    // is skipped.
     result<void> wait();
     // Begun, and not waited for.
     bool begun() const noexcept { return copying_; }
@@ -68,10 +71,10 @@ private:
     uint64_t size_bytes_ = 0;
     uint64_t chunk_count_ = 0;
 
-    uint64_t first_ = 0;       // of the generation being copied
-    uint64_t next_ = 0;        // after it
-    bool copying_ = false;     // begun, not waited for
-    bool skipping_ = false;    // the last generation was given up, the agent has not answered yet
+    uint64_t first_ = 0;                      // of the generation being copied
+    uint64_t next_ = 0;                       // after it
+    bool copying_ = false;                    // begun, not waited for
+    bool skipping_ = false;                   // the last generation was given up, the agent has not answered yet
     std::atomic<int> failed_{0};              // a code
     std::atomic<uint64_t> published_{0};      // == staged
     std::atomic<uint64_t> released_seen_{0};  // the agent's number never falls

@@ -25,7 +25,8 @@ public:
     // Starts up to `count` threads, once; later calls do nothing.  An error only where not even one could be started.
     result<void> hire(uint32_t count);
 
-    // Starts what(context, 0 ... count-1); the tasks before must have been waited for.  Task i is begun before task i+1.
+    // Starts what(context, 0 ... count-1); the tasks before must have been waited for.  Task i is begun before task
+    // i+1.
     void begin(uint64_t count, task what, void* context);
     // Until every task has ended.
     void wait();
@@ -43,7 +44,7 @@ private:
     std::condition_variable ended_;
     task task_ = nullptr;
     void* context_ = nullptr;
-    uint64_t next_ = 0;    // to be begun
+    uint64_t next_ = 0;  // to be begun
     uint64_t done_ = 0;
     uint64_t count_ = 0;
     bool leaving_ = false;

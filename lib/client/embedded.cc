@@ -37,14 +37,16 @@ std::string hash_text(std::string_view text) {
 
 // true: `path` is a directory, not a link, and nobody but this user can enter it.
 bool is_private(const std::string& path) {
-    struct stat found{};
-    return ::lstat(path.c_str(), &found) == 0 && S_ISDIR(found.st_mode) && found.st_uid == ::geteuid() && (found.st_mode & 077) == 0;
+    struct stat found {};
+    return ::lstat(path.c_str(), &found) == 0 && S_ISDIR(found.st_mode) && found.st_uid == ::geteuid() &&
+           (found.st_mode & 077) == 0;
 }
 
 bool is_file(const unique_fd& file, const std::string& path) {
-    struct stat open{};
-    struct stat named{};
-    return ::fstat(file.get(), &open) == 0 && ::lstat(path.c_str(), &named) == 0 && open.st_ino == named.st_ino && open.st_dev == named.st_dev;
+    struct stat open {};
+    struct stat named {};
+    return ::fstat(file.get(), &open) == 0 && ::lstat(path.c_str(), &named) == 0 && open.st_ino == named.st_ino &&
+           open.st_dev == named.st_dev;
 }
 
 result<unique_fd> lock_file(const std::string& path, deadline until) {
@@ -57,7 +59,9 @@ result<unique_fd> lock_file(const std::string& path, deadline until) {
             continue;
         }
         if (errno != EWOULDBLOCK && errno != EINTR) return os_error(errno, "couldn't lock '" + path + "'");
-        if (until.passed()) return fail(code::timeout, "couldn't lock '" + path + "': another rank has been starting the agent for too long");
+        if (until.passed())
+            return fail(code::timeout,
+                        "couldn't lock '" + path + "': another rank has been starting the agent for too long");
         pause_briefly();
     }
 }
@@ -114,8 +118,8 @@ struct spawn_settings {
     spawn_settings& operator=(const spawn_settings&) = delete;
 };
 
-// The agent gets a session of its own, default signals and no file of the training program but /dev/null and its log; it closes
-// what else it has inherited itself, because the program's files need not be close-on-exec.
+// The agent gets a session of its own, default signals and no file of the training program but /dev/null and its log;
+// it closes what else it has inherited itself, because the program's files need not be close-on-exec.
 result<pid_t> spawn(const std::string& program, const std::string& socket, const std::string& log) {
     spawn_settings how;
     sigset_t all;
@@ -155,7 +159,8 @@ result<void> await(pid_t child, const std::string& program, const std::string& l
         if (until.passed()) {
             discard(::kill(child, SIGKILL), "it is our own child and not waited for, so the number is still its");
             for (int i = 0; i < reap_attempts && ::waitpid(child, nullptr, WNOHANG) == 0; i++) pause_briefly();
-            return fail(code::timeout, "couldn't start the agent '" + program + "': it was not ready in time and was ended; see '" + log + "'");
+            return fail(code::timeout, "couldn't start the agent '" + program +
+                                           "': it was not ready in time and was ended; see '" + log + "'");
         }
         pause_briefly();
     }
@@ -164,7 +169,8 @@ result<void> await(pid_t child, const std::string& program, const std::string& l
 result<unique_fd> connect_patiently(const std::string& path, deadline until) {
     for (;;) {
         auto socket = connect_to(path, until);
-        const bool absent = !socket && (socket.error().what == code::not_found || socket.error().what == code::unavailable);
+        const bool absent =
+            !socket && (socket.error().what == code::not_found || socket.error().what == code::unavailable);
         if (!absent || until.passed()) return socket;
         pause_briefly();
     }
@@ -179,10 +185,13 @@ result<std::string> embedded_directory(environment get) {
     const char* runtime = get("XDG_RUNTIME_DIR");
     if (runtime != nullptr && *runtime == '/' && is_private(runtime)) base = runtime;
     const std::string path = base + name;
-    if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return os_error(errno, "couldn't make the directory '" + path + "'");
+    if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
+        return os_error(errno, "couldn't make the directory '" + path + "'");
     if (!is_private(path))
-        return fail(code::unavailable, "couldn't use the directory '" + path + "' for the agent's socket: it is no directory of user " +
-                                           std::to_string(::geteuid()) + " that is closed to others (mode 0700); remove it, or set "
+        return fail(code::unavailable, "couldn't use the directory '" + path +
+                                           "' for the agent's socket: it is no directory of user " +
+                                           std::to_string(::geteuid()) +
+                                           " that is closed to others (mode 0700); remove it, or set "
                                            "XDG_RUNTIME_DIR to a directory of your own");
     return path;
 }
@@ -194,7 +203,8 @@ result<std::string> agent_program(environment get) {
     Dl_info here{};
     if (::dladdr(reinterpret_cast<const void*>(&agent_program), &here) != 0 && here.dli_fname != nullptr) {
         const std::string library = directory_name(here.dli_fname);
-        for (const char* near : {"/../bin", "/../libexec/varde", "/../../libexec/varde", "/bin"}) places[count++] = library + near;
+        for (const char* near : {"/../bin", "/../libexec/varde", "/../../libexec/varde", "/bin"})
+            places[count++] = library + near;
     }
     places[count++] = VARDE_PREFIX "/libexec/varde";
     std::string tried;
@@ -203,10 +213,12 @@ result<std::string> agent_program(environment get) {
         if (::access(path.c_str(), X_OK) == 0) return path;
         tried += (tried.empty() ? "'" : ", '") + path + "'";
     }
-    return fail(code::unavailable, "couldn't find the program varde-agent at " + tried + "; set VARDE_AGENT to its path");
+    return fail(code::unavailable,
+                "couldn't find the program varde-agent at " + tried + "; set VARDE_AGENT to its path");
 }
 
-result<embedded_agent> embedded_connect(std::string_view launch, const std::string& host, environment get, deadline until) {
+result<embedded_agent> embedded_connect(std::string_view launch, const std::string& host, environment get,
+                                        deadline until) {
     auto directory = embedded_directory(get);
     if (!directory) return std::move(directory).error();
     // The host's name belongs to it where the directory is shared between machines.
@@ -216,12 +228,14 @@ result<embedded_agent> embedded_connect(std::string_view launch, const std::stri
     if (!lock) return std::move(lock).error();
     auto socket = connect_to(path, until);
     if (socket) return embedded_agent{std::move(*socket), path};
-    if (socket.error().what != code::not_found && socket.error().what != code::unavailable) return std::move(socket).error();
+    if (socket.error().what != code::not_found && socket.error().what != code::unavailable)
+        return std::move(socket).error();
 
     auto program = agent_program(get);
     if (!program) return std::move(program).error();
     sweep(*directory);
-    if (::unlink(path.c_str()) != 0 && errno != ENOENT) return os_error(errno, "couldn't remove the dead socket '" + path + "'");
+    if (::unlink(path.c_str()) != 0 && errno != ENOENT)
+        return os_error(errno, "couldn't remove the dead socket '" + path + "'");
     const std::string log = base + ".log";
     const auto child = spawn(*program, path, log);
     if (!child) return child.error();

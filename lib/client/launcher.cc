@@ -42,7 +42,8 @@ result<void> read_numbers(environment get, std::span<const variable> variables) 
         const auto number = parse_number(get(each.name), limits::world_max);
         if (!number)
             return fail(code::invalid, std::string("couldn't read ") + each.name + "='" + get(each.name) +
-                                           "' of the launcher: it is no number up to " + std::to_string(limits::world_max) +
+                                           "' of the launcher: it is no number up to " +
+                                           std::to_string(limits::world_max) +
                                            "; give rank, world, ... in varde_options");
         *each.target = static_cast<int64_t>(*number);
     }
@@ -74,9 +75,12 @@ void derive_node(place_numbers& numbers) {
 result<start> from_torchrun(environment get) {
     start found;
     place_numbers& to = found.numbers;
-    const std::array variables{variable{"RANK", &to.rank}, variable{"WORLD_SIZE", &to.world},
-                               variable{"LOCAL_RANK", &to.local_rank}, variable{"LOCAL_WORLD_SIZE", &to.local_count},
-                               variable{"GROUP_RANK", &to.node_index}, variable{"GROUP_WORLD_SIZE", &to.node_count}};
+    const std::array variables{variable{"RANK", &to.rank},
+                               variable{"WORLD_SIZE", &to.world},
+                               variable{"LOCAL_RANK", &to.local_rank},
+                               variable{"LOCAL_WORLD_SIZE", &to.local_count},
+                               variable{"GROUP_RANK", &to.node_index},
+                               variable{"GROUP_WORLD_SIZE", &to.node_count}};
     if (auto read = read_numbers(get, variables); !read) return std::move(read).error();
     derive_node(to);
     // Two starts may have the same restart count (a node that joined is no restart), but never the same end point.
@@ -88,10 +92,11 @@ result<start> from_torchrun(environment get) {
 }
 
 // `space` names the start where the launcher has a name for it.
-std::string mpi_identity(environment get, const std::string& space, const process_facts& facts, const place_numbers& numbers) {
+std::string mpi_identity(environment get, const std::string& space, const process_facts& facts,
+                         const place_numbers& numbers) {
     const std::string job = has(get, "SLURM_JOB_ID") ? "slurm " + text_of(get, "SLURM_JOB_ID", "") + '.' +
-                                                            text_of(get, "SLURM_RESTART_COUNT", "0") + ' '
-                                                      : std::string();
+                                                           text_of(get, "SLURM_RESTART_COUNT", "0") + ' '
+                                                     : std::string();
     if (!space.empty()) return job + "mpi " + space;
     // All ranks of one node have one parent, the launcher's daemon; over several nodes there is nothing in common.
     if (numbers.world == numbers.local_count) return job + "mpi " + text_of(facts, facts.parent);
@@ -101,12 +106,13 @@ std::string mpi_identity(environment get, const std::string& space, const proces
 result<start> from_open_mpi(environment get, const process_facts& facts) {
     start found;
     place_numbers& to = found.numbers;
-    const std::array variables{
-        variable{"OMPI_COMM_WORLD_RANK", &to.rank}, variable{"OMPI_COMM_WORLD_SIZE", &to.world},
-        variable{"OMPI_COMM_WORLD_LOCAL_RANK", &to.local_rank}, variable{"OMPI_COMM_WORLD_LOCAL_SIZE", &to.local_count}};
+    const std::array variables{variable{"OMPI_COMM_WORLD_RANK", &to.rank}, variable{"OMPI_COMM_WORLD_SIZE", &to.world},
+                               variable{"OMPI_COMM_WORLD_LOCAL_RANK", &to.local_rank},
+                               variable{"OMPI_COMM_WORLD_LOCAL_SIZE", &to.local_count}};
     if (auto read = read_numbers(get, variables); !read) return std::move(read).error();
     derive_node(to);
-    const std::string space = text_of(get, "PMIX_NAMESPACE", get("OMPI_MCA_ess_base_jobid") ? get("OMPI_MCA_ess_base_jobid") : "");
+    const std::string space =
+        text_of(get, "PMIX_NAMESPACE", get("OMPI_MCA_ess_base_jobid") ? get("OMPI_MCA_ess_base_jobid") : "");
     found.launch = mpi_identity(get, space, facts, to);
     return found;
 }
@@ -115,7 +121,8 @@ result<start> from_mpich(environment get, const process_facts& facts) {
     start found;
     place_numbers& to = found.numbers;
     const std::array variables{variable{"PMI_RANK", &to.rank}, variable{"PMI_SIZE", &to.world},
-                               variable{"MPI_LOCALRANKID", &to.local_rank}, variable{"MPI_LOCALNRANKS", &to.local_count}};
+                               variable{"MPI_LOCALRANKID", &to.local_rank},
+                               variable{"MPI_LOCALNRANKS", &to.local_count}};
     if (auto read = read_numbers(get, variables); !read) return std::move(read).error();
     derive_node(to);
     found.launch = mpi_identity(get, {}, facts, to);
@@ -125,9 +132,12 @@ result<start> from_mpich(environment get, const process_facts& facts) {
 result<start> from_slurm(environment get) {
     start found;
     place_numbers& to = found.numbers;
-    const std::array variables{variable{"SLURM_PROCID", &to.rank},         variable{"SLURM_NTASKS", &to.world},
-                               variable{"SLURM_STEP_NUM_TASKS", &to.world}, variable{"SLURM_LOCALID", &to.local_rank},
-                               variable{"SLURM_NODEID", &to.node_index},   variable{"SLURM_NNODES", &to.node_count},
+    const std::array variables{variable{"SLURM_PROCID", &to.rank},
+                               variable{"SLURM_NTASKS", &to.world},
+                               variable{"SLURM_STEP_NUM_TASKS", &to.world},
+                               variable{"SLURM_LOCALID", &to.local_rank},
+                               variable{"SLURM_NODEID", &to.node_index},
+                               variable{"SLURM_NNODES", &to.node_count},
                                variable{"SLURM_STEP_NUM_NODES", &to.node_count}};
     if (auto read = read_numbers(get, variables); !read) return std::move(read).error();
     if (has(get, "SLURM_STEP_TASKS_PER_NODE") && to.node_index >= 0) {
@@ -155,7 +165,8 @@ result<start> from_launcher(environment get, const process_facts& facts) {
     if (started_by_torchrun(get)) return from_torchrun(get);
     if (has(get, "OMPI_COMM_WORLD_SIZE")) return from_open_mpi(get, facts);
     if (started_by_mpich(get)) return from_mpich(get, facts);
-    // In a batch script SLURM_PROCID is 0 and SLURM_NTASKS that of the job, but only one process runs: no step, no ranks.
+    // In a batch script SLURM_PROCID is 0 and SLURM_NTASKS that of the job, but only one process runs: no step, no
+    // ranks.
     if (has(get, "SLURM_STEP_ID") && has(get, "SLURM_PROCID")) return from_slurm(get);
     start alone;
     alone.launch = slurm_identity(get);
@@ -179,18 +190,23 @@ result<place> check(const place_numbers& of) {
     if (of.rank < 0 || of.world < 0) return contradiction("the rank or the number of ranks is not known");
     if (of.local_rank < 0 || of.local_count < 0)
         return contradiction("the rank within the node or the number of ranks on it is not known");
-    if (of.node_index < 0 || of.node_count < 0) return contradiction("the number of this node or of all nodes is not known");
+    if (of.node_index < 0 || of.node_count < 0)
+        return contradiction("the number of this node or of all nodes is not known");
     if (of.rank >= of.world) return contradiction("there is no " + rank);
     if (of.local_rank >= of.local_count) return contradiction("there is no " + local);
     if (of.node_index >= of.node_count) return contradiction("there is no " + node);
     if (of.local_count > of.world || of.local_rank > of.rank) return contradiction(local + " cannot be " + rank);
-    if (of.node_count > of.world) return contradiction(node + " nodes is more than the " + std::to_string(of.world) + " ranks");
+    if (of.node_count > of.world)
+        return contradiction(node + " nodes is more than the " + std::to_string(of.world) + " ranks");
     if (of.node_count == 1 && of.local_count != of.world)
-        return contradiction("one node has " + std::to_string(of.local_count) + " of " + std::to_string(of.world) + " ranks");
+        return contradiction("one node has " + std::to_string(of.local_count) + " of " + std::to_string(of.world) +
+                             " ranks");
     if (of.local_count > limits::local_ranks_max)
-        return contradiction(local + " is more than the " + std::to_string(limits::local_ranks_max) + " ranks that a node may have");
+        return contradiction(local + " is more than the " + std::to_string(limits::local_ranks_max) +
+                             " ranks that a node may have");
     if (of.node_count > limits::nodes_max)
-        return contradiction(node + " is more than the " + std::to_string(limits::nodes_max) + " nodes that a run may have");
+        return contradiction(node + " is more than the " + std::to_string(limits::nodes_max) +
+                             " nodes that a run may have");
     place found;
     found.rank = static_cast<uint32_t>(of.rank);
     found.world = static_cast<uint32_t>(of.world);
@@ -234,11 +250,13 @@ result<uint32_t> tasks_of_node(std::string_view tasks_per_node, uint64_t node_in
         if (node_index < node + repeat) return static_cast<uint32_t>(*tasks);
         node += repeat;
     }
-    return fail(code::invalid, "couldn't find the tasks of node " + std::to_string(node_index) + " in SLURM_STEP_TASKS_PER_NODE='" +
-                                   std::string(tasks_per_node) + "'; give local_count in varde_options");
+    return fail(code::invalid, "couldn't find the tasks of node " + std::to_string(node_index) +
+                                   " in SLURM_STEP_TASKS_PER_NODE='" + std::string(tasks_per_node) +
+                                   "'; give local_count in varde_options");
 }
 
-result<place> find_place(const place_numbers& given, std::string_view given_launch, environment get, const process_facts& facts) {
+result<place> find_place(const place_numbers& given, std::string_view given_launch, environment get,
+                         const process_facts& facts) {
     auto from = from_launcher(get, facts);
     if (!from) return std::move(from).error();
     place_numbers numbers = from->numbers;
@@ -260,17 +278,22 @@ result<place> find_place(const place_numbers& given, std::string_view given_laun
     else if (given_launch.empty() && batch_alone && found->node_count == 1)
         found->launch += (found->launch.empty() ? "local " : " ") + text_of(facts, facts.parent);
     if (found->launch.empty())
-        return fail(code::invalid, "couldn't tell this start of the job from others: the launcher leaves no name for it; set VARDE_LAUNCH "
-                                   "to a text that is the same on all ranks and new at each start");
+        return fail(
+            code::invalid,
+            "couldn't tell this start of the job from others: the launcher leaves no name for it; set VARDE_LAUNCH "
+            "to a text that is the same on all ranks and new at each start");
     if (found->launch.size() > limits::launch_bytes_max)
-        return fail(code::invalid, "couldn't use the name of this start: it has " + std::to_string(found->launch.size()) +
-                                       " bytes, more than " + std::to_string(limits::launch_bytes_max) + "; set VARDE_LAUNCH to a shorter one");
+        return fail(code::invalid, "couldn't use the name of this start: it has " +
+                                       std::to_string(found->launch.size()) + " bytes, more than " +
+                                       std::to_string(limits::launch_bytes_max) +
+                                       "; set VARDE_LAUNCH to a shorter one");
     return found;
 }
 
 namespace {
 
-// Field 22 of /proc/PID/stat: when the process started.  The name in field 2 may hold spaces and brackets, so count from the last ')'.
+// Field 22 of /proc/PID/stat: when the process started.  The name in field 2 may hold spaces and brackets, so count
+// from the last ')'.
 uint64_t start_ticks_of(uint64_t process_id) {
     const std::string path = "/proc/" + std::to_string(process_id) + "/stat";
     const unique_fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
@@ -279,7 +302,8 @@ uint64_t start_ticks_of(uint64_t process_id) {
     if (length <= 0) return 0;
     std::string_view text(buffer.data(), static_cast<size_t>(length));
     text.remove_prefix(std::min(text.size(), text.rfind(')') + 1));
-    for (int field = 2; field < 21 && !text.empty(); field++) text.remove_prefix(std::min(text.size(), text.find(' ', 1)));
+    for (int field = 2; field < 21 && !text.empty(); field++)
+        text.remove_prefix(std::min(text.size(), text.find(' ', 1)));
     if (text.empty()) return 0;
     const auto ticks = parse_number(text.substr(1, text.find(' ', 1) - 1));
     return ticks ? *ticks : 0;

@@ -1,7 +1,8 @@
 // Who am I: this process's rank, node and start, from what the launcher left in the environment.
 //
-// torchrun's numbers win over an MPI launcher's, an MPI launcher's over Slurm's, because each may have been started by the next.  What the
-// caller gives wins over all.  Pure: the environment and the facts about the process come in, so tests make their own.  Any thread.
+// torchrun's numbers win over an MPI launcher's, an MPI launcher's over Slurm's, because each may have been started
+// by the next.  What the caller gives wins over all.  Pure: the environment and the facts about the process come in,
+// so tests make their own.  Any thread.
 #pragma once
 
 #include "base/options.h"
@@ -45,7 +46,8 @@ struct process_facts {
 };
 process_facts facts_of_this_process();
 
-result<place> find_place(const place_numbers& given, std::string_view given_launch, environment get, const process_facts& facts);
+result<place> find_place(const place_numbers& given, std::string_view given_launch, environment get,
+                         const process_facts& facts);
 
 // Ranks of node `node_index` from Slurm's form "2(x2),1": two on each of two nodes, one on the third.
 result<uint32_t> tasks_of_node(std::string_view tasks_per_node, uint64_t node_index);

@@ -14,12 +14,12 @@ namespace varde::client {
 
 namespace {
 
-// Frames of a restore that wait for the calling thread.  The agent has at most one chunk per place of the slab under way; beyond this
-// number the socket is left full, which holds the agent up and nobody else.
+// Frames of a restore that wait for the calling thread.  The agent has at most one chunk per place of the slab under
+// way; beyond this number the socket is left full, which holds the agent up and nobody else.
 constexpr size_t waiting_max = 1024;
 
 result<std::pair<dev_t, ino_t>> identity_of(int fd) {
-    struct stat found{};
+    struct stat found {};
     if (::fstat(fd, &found) != 0) return os_error(errno, "couldn't look at the agent's memory");
     return std::pair{found.st_dev, found.st_ino};
 }
@@ -56,7 +56,8 @@ void link::stop() {
 
 void link::wake() const noexcept {
     const uint64_t one = 1;
-    if (wake_) discard(static_cast<int>(::write(wake_.get(), &one, sizeof one)), "a counter that is full wakes as well");
+    if (wake_)
+        discard(static_cast<int>(::write(wake_.get(), &one, sizeof one)), "a counter that is full wakes as well");
 }
 
 bool link::connected() const {
@@ -68,7 +69,8 @@ result<void> link::health() const {
     const std::lock_guard lock(mutex_);
     if (connected_ && !final_) return {};
     if (final_) return why_;
-    return fail(code::unavailable, "the connection to the agent is lost (" + why_.context + "); it is tried again in the background");
+    return fail(code::unavailable,
+                "the connection to the agent is lost (" + why_.context + "); it is tried again in the background");
 }
 
 // ---- What the calling thread asks for
@@ -207,9 +209,11 @@ void link::serve() {
     }
     const short wanted = static_cast<short>((to_read ? POLLIN : 0) | (to_send ? POLLOUT : 0));
     std::array<pollfd, 2> events{pollfd{socket_.get(), wanted, 0}, pollfd{wake_.get(), POLLIN, 0}};
-    if (::poll(events.data(), events.size(), -1) < 0 && errno != EINTR) return lose(os_error(errno, "couldn't wait for the agent"));
+    if (::poll(events.data(), events.size(), -1) < 0 && errno != EINTR)
+        return lose(os_error(errno, "couldn't wait for the agent"));
     uint64_t count = 0;
-    if (events[1].revents != 0) discard(static_cast<int>(::read(wake_.get(), &count, sizeof count)), "only empties the counter");
+    if (events[1].revents != 0)
+        discard(static_cast<int>(::read(wake_.get(), &count, sizeof count)), "only empties the counter");
     if ((events[0].revents & POLLOUT) != 0)
         if (auto written = write_some(); !written) return lose(written.error());
     if ((events[0].revents & (POLLIN | POLLHUP | POLLERR)) != 0)
@@ -225,7 +229,8 @@ result<void> link::write_some() {
             out_.pop_front();
             sent_ = 0;
         }
-        const ssize_t length = ::send(socket_.get(), sending_.data() + sent_, sending_.size() - sent_, MSG_NOSIGNAL | MSG_DONTWAIT);
+        const ssize_t length =
+            ::send(socket_.get(), sending_.data() + sent_, sending_.size() - sent_, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (length < 0 && (errno == EAGAIN || errno == EINTR)) return {};
         if (length < 0) return os_error(errno, "couldn't send to the agent");
         sent_ += static_cast<size_t>(length);
@@ -275,8 +280,10 @@ result<void> link::take(arena::frame what) {
         if (restoring_) in_.push_back({std::move(what), connection_});
         break;
     case message::bye: return fail(code::unavailable, "the agent has said bye");
-    default: return fail(code::invalid, "the agent sent a message of type " + std::to_string(static_cast<unsigned>(what.type)) +
-                                            ", which a rank does not understand");
+    default:
+        return fail(code::invalid, "the agent sent a message of type " +
+                                       std::to_string(static_cast<unsigned>(what.type)) +
+                                       ", which a rank does not understand");
     }
     news_.notify_all();
     return {};
@@ -329,7 +336,8 @@ result<greeting> link::greet(unique_fd& socket) {
         if (!identity) return identity.error();
         // Not `unavailable`: with other memory this run has nothing to come back to.
         if (*identity != memory_[i])
-            return fail(code::internal, "another agent with other memory answers on '" + path_ + "'; checkpoints go on after the next start of the job");
+            return fail(code::internal, "another agent with other memory answers on '" + path_ +
+                                            "'; checkpoints go on after the next start of the job");
     }
     socket = std::move(*connected);
     return made;
@@ -349,7 +357,8 @@ void link::reconnect() {
     }
     pause_ms_ = std::min(2 * pause_ms_, retry_.most_ms);
     const code what = made.error().what;
-    const bool passing = what == code::unavailable || what == code::timeout || what == code::not_found || what == code::io;
+    const bool passing =
+        what == code::unavailable || what == code::timeout || what == code::not_found || what == code::io;
     {
         const std::lock_guard lock(mutex_);
         why_ = made.error();

@@ -1,8 +1,10 @@
-// The connection to the agent, kept by a service thread: sends, receives, and comes back when the agent's worker was restarted.
+// The connection to the agent, kept by a service thread: sends, receives, and comes back when the agent's worker was
+// restarted.
 //
-// The calling thread never touches the socket, so a full one or a stopped agent cannot hold it up.  After a loss the thread says hello
-// again and repeats what the new worker may not know: the layout, and the work in hand (a restore, the newest save, or its give_up).
-// A refusal is final: whatever the agent does not want now it will not want in a second.
+// The calling thread never touches the socket, so a full one or a stopped agent cannot hold it up.  After a loss the
+// thread says hello again and repeats what the new worker may not know: the layout, and the work in hand (a restore,
+// the newest save, or its give_up). A refusal is final: whatever the agent does not want now it will not want in a
+// second.
 //
 // Thread-safe; start() and stop() belong to the run's calling thread.
 #pragma once
@@ -23,8 +25,8 @@
 namespace varde::client {
 
 struct retry_times {
-    uint64_t first_ms = 100;   // doubles ...
-    uint64_t most_ms = 5000;   // ... up to this
+    uint64_t first_ms = 100;  // doubles ...
+    uint64_t most_ms = 5000;  // ... up to this
     uint64_t answer_ms = 10'000;
 };
 
@@ -45,7 +47,7 @@ public:
         unique_fd socket;
         std::string path;
         arena::hello hello;
-        const greeting* welcome = nullptr;       // its memfds tell the agent that we know from any other
+        const greeting* welcome = nullptr;  // its memfds tell the agent that we know from any other
         arena::node_control* node = nullptr;
         arena::rank_control* rank = nullptr;
         arena::frame_reader rest;
@@ -107,16 +109,16 @@ private:
     std::condition_variable news_;
     bool stop_ = false;
     bool connected_ = false;
-    bool final_ = false;        // refused, or closed by us: no way back
+    bool final_ = false;  // refused, or closed by us: no way back
     bool bye_said_ = false;
-    failure why_;               // of the loss or refusal
+    failure why_;  // of the loss or refusal
     uint64_t connection_ = 0;
     std::deque<std::string> out_;
     std::deque<received> in_;
     bool restoring_ = false;
-    std::string layout_;        // frames to repeat
+    std::string layout_;  // frames to repeat
     std::string work_;
-    uint64_t work_step_ = 0;    // 0: a restore
+    uint64_t work_step_ = 0;  // 0: a restore
     uint64_t give_up_step_ = 0;
     uint64_t give_up_end_ = 0;
 };

@@ -7,17 +7,18 @@ namespace varde::client {
 
 result<void> registry::add(pack::shard what, std::byte* data) {
     if (by_name_.contains(what.name))
-        return fail(code::invalid, "couldn't register tensor '" + what.name + "': this rank has registered one of that name; unregister it first");
+        return fail(code::invalid, "couldn't register tensor '" + what.name +
+                                       "': this rank has registered one of that name; unregister it first");
     if (entries_.size() >= limits::tensors_per_node_max)
-        return fail(code::invalid, "couldn't register tensor '" + what.name + "': this rank has " + std::to_string(entries_.size()) +
-                                       " tensors already; join small tensors");
+        return fail(code::invalid, "couldn't register tensor '" + what.name + "': this rank has " +
+                                       std::to_string(entries_.size()) + " tensors already; join small tensors");
     // Alone first, so that whatever is wrong with it is said here and not at the first save.
     auto alone = pack::arrange(rank_, {what});
     if (!alone) return std::move(alone).error();
     const uint64_t size_bytes = alone->data_bytes;
     if (data == nullptr && size_bytes > 0)
-        return fail(code::invalid, "couldn't register tensor '" + what.name + "': it has " + std::to_string(size_bytes) +
-                                       " bytes, but its data pointer is NULL");
+        return fail(code::invalid, "couldn't register tensor '" + what.name + "': it has " +
+                                       std::to_string(size_bytes) + " bytes, but its data pointer is NULL");
     if (size_bytes > limits::range_bytes_max - total_bytes_)
         return fail(code::invalid, "couldn't register tensor '" + what.name + "': with it this rank has more than " +
                                        std::to_string(limits::range_bytes_max >> 40) + " TiB");
@@ -32,7 +33,8 @@ result<void> registry::add(pack::shard what, std::byte* data) {
 result<void> registry::remove(std::string_view name) {
     const auto found = by_name_.find(std::string(name));
     if (found == by_name_.end())
-        return fail(code::not_found, "couldn't unregister tensor '" + std::string(name) + "': none of that name is registered");
+        return fail(code::not_found,
+                    "couldn't unregister tensor '" + std::string(name) + "': none of that name is registered");
     const auto place = entries_.find(found->second);
     total_bytes_ -= place->second.what.size_bytes;
     entries_.erase(place);
@@ -51,7 +53,8 @@ result<const arranged_range*> registry::arranged() {
     arranged_.range = std::move(*range);
     arranged_.data.clear();
     arranged_.data.reserve(entries_.size());
-    for (const pack::shard& each : arranged_.range.shards) arranged_.data.push_back(entries_.at(by_name_.at(each.name)).data);
+    for (const pack::shard& each : arranged_.range.shards)
+        arranged_.data.push_back(entries_.at(by_name_.at(each.name)).data);
     arranged_.version++;
     changed_ = false;
     return &arranged_;

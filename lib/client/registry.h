@@ -1,4 +1,5 @@
-// The shards that this rank has registered, and their places in the rank's range.  No locks: the run's calling thread only.
+// The shards that this rank has registered, and their places in the rank's range.  No locks: the run's calling thread
+// only.
 #pragma once
 
 #include "base/result.h"
@@ -38,7 +39,7 @@ private:
     uint32_t rank_;
     uint64_t next_ = 0;
     uint64_t total_bytes_ = 0;
-    std::map<uint64_t, entry> entries_;                     // in the order of registration, which arrange() keeps
+    std::map<uint64_t, entry> entries_;  // in the order of registration, which arrange() keeps
     std::unordered_map<std::string, uint64_t> by_name_;
     bool changed_ = true;
     arranged_range arranged_;

@@ -24,13 +24,14 @@ void copy_part(void* parts, uint64_t index) {
     std::memcpy(one.target, one.source, one.size_bytes);
 }
 
-void copy_out(crew& hands, const std::vector<arena::copy>& copies, const arranged_range& target, std::span<const std::byte> slab) {
+void copy_out(crew& hands, const std::vector<arena::copy>& copies, const arranged_range& target,
+              std::span<const std::byte> slab) {
     std::vector<part> parts;
     uint64_t total = 0;
     for (const arena::copy& each : copies) {
         for (uint64_t done = 0; done < each.size_bytes; done += part_bytes)
-            parts.push_back({target.data[each.shard_index] + each.shard_offset + done, slab.data() + each.place_offset + done,
-                             std::min(part_bytes, each.size_bytes - done)});
+            parts.push_back({target.data[each.shard_index] + each.shard_offset + done,
+                             slab.data() + each.place_offset + done, std::min(part_bytes, each.size_bytes - done)});
         total += each.size_bytes;
     }
     if (total <= alone_bytes_max) {
@@ -42,14 +43,16 @@ void copy_out(crew& hands, const std::vector<arena::copy>& copies, const arrange
 }
 
 failure wrong_agent(const std::string& what) {
-    return fail(code::internal, "couldn't restore: the agent sent " + what + "; libvarde and varde-agent must be of one release");
+    return fail(code::internal,
+                "couldn't restore: the agent sent " + what + "; libvarde and varde-agent must be of one release");
 }
 
 }  // namespace
 
 result<void> check_copies(const std::vector<arena::copy>& copies, const arranged_range& target, uint64_t slab_bytes) {
     for (const arena::copy& each : copies) {
-        if (each.shard_index >= target.range.shards.size()) return wrong_agent("bytes of a tensor that is not registered");
+        if (each.shard_index >= target.range.shards.size())
+            return wrong_agent("bytes of a tensor that is not registered");
         const auto shard_end = checked_add(each.shard_offset, each.size_bytes);
         const auto place_end = checked_add(each.place_offset, each.size_bytes);
         if (!shard_end || *shard_end > target.range.shards[each.shard_index].size_bytes)
@@ -59,8 +62,8 @@ result<void> check_copies(const std::vector<arena::copy>& copies, const arranged
     return {};
 }
 
-result<arena::restored> restore_from(link& agent, crew& hands, const arranged_range& target, std::span<const std::byte> slab,
-                                     uint64_t silence_ms) {
+result<arena::restored> restore_from(link& agent, crew& hands, const arranged_range& target,
+                                     std::span<const std::byte> slab, uint64_t silence_ms) {
     agent.begin_restore(arena::frame_of(arena::restore{target.version}));
     for (;;) {
         auto next = agent.receive(deadline::in_ms(silence_ms));

@@ -17,7 +17,8 @@ namespace varde::client {
 
 namespace {
 
-constexpr int look_again_ms = 200;      // varde_wait: a lost wake-up, or a copy that fails meanwhile, costs no more than this
+constexpr int look_again_ms =
+    200;  // varde_wait: a lost wake-up, or a copy that fails meanwhile, costs no more than this
 constexpr uint64_t dead_socket_ms = 5000;  // the prolog's agent may just be starting
 
 struct reached_agent {
@@ -49,7 +50,8 @@ result<reached_agent> reach_agent(const settings& with, environment get, const p
     if (!own) {
         failure why = std::move(own).error();
         if (!with.job_id.empty())
-            why.context += "; the prolog's agent of job " + with.job_id + " is not there either: in a container, mount /run/varde/" + with.job_id;
+            why.context += "; the prolog's agent of job " + with.job_id +
+                           " is not there either: in a container, mount /run/varde/" + with.job_id;
         return why;
     }
     return reached_agent{std::move(own->socket), own->path};
@@ -76,15 +78,18 @@ arena::hello hello_of(const settings& with) {
     return body;
 }
 
-// Maps a part of one of the agent's memfds, which must be long enough: a page beyond its end would be a SIGBUS in training.
+// Maps a part of one of the agent's memfds, which must be long enough: a page beyond its end would be a SIGBUS in
+// training.
 result<mapping> map_part(int fd, uint64_t offset, uint64_t size_bytes) {
-    struct stat found{};
+    struct stat found {};
     if (::fstat(fd, &found) != 0) return os_error(errno, "couldn't look at the agent's memory");
     const auto end = static_cast<uint64_t>(found.st_size);
     if (offset > end || size_bytes > end - offset)
-        return fail(code::invalid, "the agent's memory is smaller than it says; libvarde and varde-agent must be of one release");
+        return fail(code::invalid,
+                    "the agent's memory is smaller than it says; libvarde and varde-agent must be of one release");
     void* address = ::mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, static_cast<off_t>(offset));
-    if (address == MAP_FAILED) return os_error(errno, "couldn't map " + std::to_string(size_bytes) + " bytes of the agent's memory");
+    if (address == MAP_FAILED)
+        return os_error(errno, "couldn't map " + std::to_string(size_bytes) + " bytes of the agent's memory");
     // Children of fork, such as data loaders, must not write there, and need no page tables for it.
     discard(::madvise(address, size_bytes, MADV_DONTFORK), "only a saving");
     return mapping(address, size_bytes);
@@ -108,8 +113,8 @@ run::~run() {
     hands_.wait();
 }
 
-result<std::unique_ptr<run>> run::open(const settings& with, environment get, const process_facts& facts, const patience& times,
-                                       progress_page& progress) {
+result<std::unique_ptr<run>> run::open(const settings& with, environment get, const process_facts& facts,
+                                       const patience& times, progress_page& progress) {
     const auto until = deadline::in_ms(times.open_ms);
     auto agent = reach_agent(with, get, facts, until);
     if (!agent) {
@@ -142,11 +147,13 @@ result<std::unique_ptr<run>> run::open(const settings& with, environment get, co
 
 result<void> run::map(const greeting& welcome) {
     if (!sound(welcome.body))
-        return fail(code::invalid, "the agent offers memory that makes no sense; libvarde and varde-agent must be of one release");
+        return fail(code::invalid,
+                    "the agent offers memory that makes no sense; libvarde and varde-agent must be of one release");
     chunk_bytes_ = welcome.body.chunk_bytes;
     auto node_page = map_part(welcome.control.get(), 0, limits::page_bytes);
     if (!node_page) return std::move(node_page).error();
-    auto rank_page = map_part(welcome.control.get(), (1 + uint64_t{with_.where.local_rank}) * limits::page_bytes, limits::page_bytes);
+    auto rank_page = map_part(welcome.control.get(), (1 + uint64_t{with_.where.local_rank}) * limits::page_bytes,
+                              limits::page_bytes);
     if (!rank_page) return std::move(rank_page).error();
     auto slab = map_part(welcome.arena.get(), welcome.body.slab_offset, welcome.body.slab_bytes);
     if (!slab) return std::move(slab).error();
@@ -155,10 +162,13 @@ result<void> run::map(const greeting& welcome) {
     slab_ = std::move(*slab);
     auto* node = arena::node_of(node_page_.data());
     if (node->magic != arena::control_magic || node->version != arena::control_version)
-        return fail(code::invalid, "the agent's memory is laid out for version " + std::to_string(node->version) + ", this library's is " +
-                                       std::to_string(arena::control_version) + "; use libvarde and varde-agent of one release");
-    const ring_memory ring{{slab_.data(), slab_.size_bytes()}, chunk_bytes_,
-                           reinterpret_cast<arena::rank_control*>(rank_page_.data()), node};
+        return fail(code::invalid, "the agent's memory is laid out for version " + std::to_string(node->version) +
+                                       ", this library's is " + std::to_string(arena::control_version) +
+                                       "; use libvarde and varde-agent of one release");
+    const ring_memory ring{{slab_.data(), slab_.size_bytes()},
+                           chunk_bytes_,
+                           reinterpret_cast<arena::rank_control*>(rank_page_.data()),
+                           node};
     copier_.emplace(hands_, ring, times_.ring_ms);
     return {};
 }
@@ -183,8 +193,9 @@ result<const arranged_range*> run::announce_layout() {
     std::string frame = arena::frame_of(arena::layout{(*layout)->version, (*layout)->range.shards});
     if (frame.size() > limits::message_bytes_max)
         return fail(code::invalid, "couldn't tell the agent of " + std::to_string((*layout)->range.shards.size()) +
-                                       " tensors: their names and shapes have " + std::to_string(frame.size()) + " bytes, more than " +
-                                       std::to_string(limits::message_bytes_max) + "; use shorter names or join small tensors");
+                                       " tensors: their names and shapes have " + std::to_string(frame.size()) +
+                                       " bytes, more than " + std::to_string(limits::message_bytes_max) +
+                                       "; use shorter names or join small tensors");
     copier_->set_range(**layout);
     link_.send_layout(std::move(frame));
     announced_version_ = (*layout)->version;
@@ -193,7 +204,9 @@ result<const arranged_range*> run::announce_layout() {
 
 result<uint64_t> run::restore() {
     if (poisoned_) return *poisoned_;
-    if (restored_) return fail(code::invalid, "couldn't restore: this run has restored already; call varde_restore once, before training");
+    if (restored_)
+        return fail(code::invalid,
+                    "couldn't restore: this run has restored already; call varde_restore once, before training");
     if (auto good = link_.health(); !good && good.error().what != code::unavailable) return std::move(good).error();
     if (auto hired = hands_.hire(crew::sensible_size(with_.copy_threads)); !hired) return std::move(hired).error();
     const auto layout = announce_layout();
@@ -210,13 +223,18 @@ result<uint64_t> run::restore() {
 
 result<void> run::check_save(uint64_t step) {
     if (poisoned_) return *poisoned_;
-    if (!restored_) return fail(code::invalid, "couldn't save step " + std::to_string(step) + ": call varde_restore first, also on the first start");
-    if (step == 0) return fail(code::invalid, "couldn't save step 0: steps count from 1, the number of optimizer steps done");
+    if (!restored_)
+        return fail(code::invalid, "couldn't save step " + std::to_string(step) +
+                                       ": call varde_restore first, also on the first start");
+    if (step == 0)
+        return fail(code::invalid, "couldn't save step 0: steps count from 1, the number of optimizer steps done");
     const uint64_t last = std::max(counters_.saved_step, counters_.restored_step);
     if (step <= last)
-        return fail(code::invalid, "couldn't save step " + std::to_string(step) + ": the last one was " + std::to_string(last) + ", steps must grow");
+        return fail(code::invalid, "couldn't save step " + std::to_string(step) + ": the last one was " +
+                                       std::to_string(last) + ", steps must grow");
     if (arena::node_of(node_page_.data())->fenced.load() != 0)
-        return fail(code::fenced, "couldn't save step " + std::to_string(step) + ": a newer start of this run exists, so this one writes no more");
+        return fail(code::fenced, "couldn't save step " + std::to_string(step) +
+                                      ": a newer start of this run exists, so this one writes no more");
     if (auto good = link_.health(); !good)
         return fail(good.error().what, "couldn't save step " + std::to_string(step) + ": " + good.error().context +
                                            "; this generation is skipped, training may go on");
@@ -227,7 +245,8 @@ result<void> run::save(uint64_t step) {
     discard(fence(), "how the last generation went is told by varde_wait; this one is a new one");
     const uint64_t begun_ns = mono_ns();
     auto* rank = progress_.live.load();
-    if (step > rank->progress_step.load(std::memory_order_relaxed)) rank->progress_step.store(step, std::memory_order_release);
+    if (step > rank->progress_step.load(std::memory_order_relaxed))
+        rank->progress_step.store(step, std::memory_order_release);
     if (auto good = check_save(step); !good) return good;
     const auto layout = announce_layout();
     if (!layout) return layout.error();
@@ -235,7 +254,8 @@ result<void> run::save(uint64_t step) {
     if (!first)
         return first.error().what == code::internal
                    ? poison(first.error())
-                   : fail(first.error().what, "couldn't save step " + std::to_string(step) + ": " + first.error().context +
+                   : fail(first.error().what, "couldn't save step " + std::to_string(step) + ": " +
+                                                  first.error().context +
                                                   "; this generation is skipped, training may go on");
     rank->saving_step.store(step, std::memory_order_release);
     link_.begin_save(arena::frame_of(arena::save{step, announced_version_, *first, copier_->chunk_count()}), step);
@@ -266,7 +286,8 @@ result<void> run::settle() {
     const uint64_t step = counters_.saved_step;
     counters_.failed_step = step;
     failure why = copied.error();
-    why.context = "couldn't save step " + std::to_string(step) + ": " + why.context + "; this generation is given up, training may go on";
+    why.context = "couldn't save step " + std::to_string(step) + ": " + why.context +
+                  "; this generation is given up, training may go on";
     given_up_ = why;
     if (why.what == code::internal) return poison(std::move(why));
     if (auto good = link_.health(); !good) why.what = given_up_->what = good.error().what;
@@ -295,12 +316,16 @@ result<void> run::wait(uint64_t timeout_ms) {
         if (given_up_) return *given_up_;
         if (node->complete_step.load(std::memory_order_acquire) >= step) return {};
         if (node->failed_step.load(std::memory_order_acquire) >= step)
-            return fail(code::io, "couldn't complete step " + std::to_string(step) + ": it was given up on a node; the reason is in the log of "
-                                  "its agent, in '" + with_.directory + "/" + with_.name + "/log'");
+            return fail(code::io, "couldn't complete step " + std::to_string(step) +
+                                      ": it was given up on a node; the reason is in the log of "
+                                      "its agent, in '" +
+                                      with_.directory + "/" + with_.name + "/log'");
         if (node->fenced.load(std::memory_order_acquire) != 0)
-            return fail(code::fenced, "couldn't complete step " + std::to_string(step) + ": a newer start of this run exists");
+            return fail(code::fenced,
+                        "couldn't complete step " + std::to_string(step) + ": a newer start of this run exists");
         if (until.passed())
-            return fail(code::timeout, "step " + std::to_string(step) + " is not complete yet after " + std::to_string(timeout_ms) + " ms");
+            return fail(code::timeout, "step " + std::to_string(step) + " is not complete yet after " +
+                                           std::to_string(timeout_ms) + " ms");
         arena::wait_while(node->news, seen, until.left_ms(look_again_ms));
     }
 }

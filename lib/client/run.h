@@ -1,6 +1,7 @@
 // A run, as one rank has it open: what varde.h promises, without the C of it.
 //
-// One thread at a time; api.cc sees to that.  Behind it work the link (one thread) and the crew (a few, from the first restore or save on).
+// One thread at a time; api.cc sees to that.  Behind it work the link (one thread) and the crew (a few, from the
+// first restore or save on).
 #pragma once
 
 #include "client/copier.h"
@@ -43,8 +44,8 @@ struct counters {
 
 class run {
 public:
-    static result<std::unique_ptr<run>> open(const settings& with, environment get, const process_facts& facts, const patience& times,
-                                             progress_page& progress);
+    static result<std::unique_ptr<run>> open(const settings& with, environment get, const process_facts& facts,
+                                             const patience& times, progress_page& progress);
     ~run();
 
     result<void> add(pack::shard what, std::byte* data);
@@ -78,8 +79,8 @@ private:
     link link_;
 
     std::optional<failure> poisoned_;
-    std::optional<failure> given_up_;    // why the newest save was
-    uint64_t announced_version_ = 0;     // of the layout that the agent has
+    std::optional<failure> given_up_;  // why the newest save was
+    uint64_t announced_version_ = 0;   // of the layout that the agent has
     uint64_t generation_stall_ns_ = 0;
     uint64_t copying_bytes_ = 0;
     bool restored_ = false;

@@ -17,7 +17,8 @@ std::string text_of(environment get, const char* name) {
     return text == nullptr ? std::string() : std::string(text);
 }
 
-// The --ckpt-* options as the environment has them; the texts of those that the agent judges again are kept as they are.
+// The --ckpt-* options as the environment has them; the texts of those that the agent judges again are kept as they
+// are.
 result<options> from_environment(environment get, settings& target) {
     options found;
     for (const option_rule& rule : option_rules()) {
@@ -29,7 +30,8 @@ result<options> from_environment(environment get, settings& target) {
         }
         if (text.empty()) continue;
         if (auto applied = apply_option(found, rule, text); !applied)
-            return fail(applied.error().what, applied.error().context + " (it comes from the variable " + variable + ")");
+            return fail(applied.error().what,
+                        applied.error().context + " (it comes from the variable " + variable + ")");
         const std::string_view name = rule.variable;
         if (name == "KEEP") target.keep = text;
         if (name == "RESTART") target.restart = text;
@@ -42,7 +44,8 @@ result<options> from_environment(environment get, settings& target) {
 std::string name_from_job(const std::string& job_name) {
     std::string name = job_name.substr(0, limits::run_name_bytes_max);
     for (char& c : name) {
-        const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
+        const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
+                           c == '_' || c == '-';
         if (!plain) c = '_';
     }
     return check_run_name(name) ? name : "run";
@@ -52,7 +55,8 @@ result<std::string> directory_of(const given_options& given, const options& aske
                                  const std::string& working_directory) {
     std::string directory = given.directory;
     if (directory.empty() && !asked.directory.empty()) {
-        pattern_values values{text_of(get, "SLURM_JOB_USER"), text_of(get, "SLURM_JOB_ID"), text_of(get, "SLURM_JOB_NAME")};
+        pattern_values values{text_of(get, "SLURM_JOB_USER"), text_of(get, "SLURM_JOB_ID"),
+                              text_of(get, "SLURM_JOB_NAME")};
         if (values.user.empty()) values.user = text_of(get, "USER");
         if (values.user.empty()) values.user = std::to_string(::geteuid());
         auto expanded = expand_directory(asked.directory, values);

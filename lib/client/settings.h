@@ -1,4 +1,5 @@
-// What this run is: the caller's options over VARDE_... over what sbatch --ckpt-... left in the environment (SLURM_VARDE_...) over defaults.
+// What this run is: the caller's options over VARDE_... over what sbatch --ckpt-... left in the environment
+// (SLURM_VARDE_...) over defaults.
 //
 // Read once, at varde_open.  Pure: the environment and the facts about the process come in.  Any thread.
 #pragma once
@@ -24,12 +25,12 @@ struct settings {
     place where;
     std::string directory;  // absolute
     std::string name;
-    std::string socket;     // empty: look for it
-    std::string job_id;     // of Slurm; empty: no job
+    std::string socket;  // empty: look for it
+    std::string job_id;  // of Slurm; empty: no job
     uint64_t interval_s = 0;
     std::string keep, restart, max_restarts;  // checked texts; empty: default
-    bool batch = false;     // the job has a batch script, so it can be requeued
-    uint32_t copy_threads = 0;  // 0: as many as is sensible
+    bool batch = false;                       // the job has a batch script, so it can be requeued
+    uint32_t copy_threads = 0;                // 0: as many as is sensible
 };
 
 result<settings> read_settings(const given_options& given, environment get, const process_facts& facts,

@@ -1,4 +1,5 @@
-// A thread in somebody else's process: it blocks every signal, so that the program's handlers never run on it, and is always joined.
+// A thread in somebody else's process: it blocks every signal, so that the program's handlers never run on it, and is
+// always joined.
 #pragma once
 
 #include "base/result.h"

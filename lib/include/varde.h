@@ -22,7 +22,8 @@
  *
  * Rules that hold for every call:
  * - Threads: one run belongs to one thread at a time. varde_error_text and varde_code_name may be called from any.
- * - A child after fork() must not use the run; every call but varde_close then returns VARDE_E_INVALID and touches nothing.
+ * - A child after fork() must not use the run; there every call but varde_close returns VARDE_E_INVALID (varde_due: 0)
+ *   and touches nothing.
  * - No call exits, throws, prints, raises or handles a signal, or waits without a bound.
  * - Return values: VARDE_OK (0) or one of enum varde_code. Out parameters (ret_...) are untouched on failure.
  * - A checkpoint that fails never fails training: after any error of varde_save, varde_fence or varde_wait the
@@ -71,7 +72,7 @@ enum varde_code {
     VARDE_E_INTERNAL = 12     /* a mistake of ours: please report it */
 };
 
-/* Element types, those of the safetensors format. Sub-byte types pack their elements; a shard's bits must fill whole bytes. */
+/* Element types, those of the safetensors format. Sub-byte types pack their elements; a shard must fill whole bytes. */
 enum varde_dtype {
     VARDE_BOOL = 1,
     VARDE_U8 = 2,
@@ -97,21 +98,21 @@ enum varde_dtype {
     VARDE_F8_E5M2FNUZ = 22
 };
 
-/* How to open a run. Fill with VARDE_OPTIONS_INIT, then change what you need; NULL, 0 and -1 mean "from the environment":
+/* How to open a run. Fill with VARDE_OPTIONS_INIT, then change what you need; NULL and -1 mean "from the environment":
  * what sbatch --ckpt-... set, then VARDE_... variables, then the launcher's (Slurm, torchrun, Open MPI, MPICH). */
 typedef struct varde_options {
-    size_t size;             /* sizeof(varde_options): how later versions tell what the caller knows */
-    const char *directory;   /* where runs live, taken as it is; else --ckpt-dir with its patterns, else ./checkpoints */
-    const char *name;        /* of the run, at most 128 bytes of A-Z a-z 0-9 . _ - ; --ckpt-name, else the job's name, else "run" */
-    const char *socket;      /* of the agent; else VARDE_SOCKET, /run/varde/JOBID/agent.sock, else an agent is started */
-    const char *launch;      /* name of this start: the same on all ranks, new at each start; else VARDE_LAUNCH, else the launcher's */
-    int64_t interval_s;      /* seconds between checkpoints; 0: varde_due never asks for one; -1: environment */
-    int32_t rank;            /* this process's rank in the world */
-    int32_t world;           /* ranks in all */
-    int32_t local_rank;      /* rank within this node, from 0 */
-    int32_t local_count;     /* ranks of this node */
-    int32_t node_index;      /* this node, from 0 */
-    int32_t node_count;      /* nodes in all */
+    size_t size;           /* sizeof(varde_options): how later versions tell what the caller knows */
+    const char *directory; /* where runs live, taken as it is; else --ckpt-dir with its patterns; else ./checkpoints */
+    const char *name;      /* of the run, at most 128 of A-Z a-z 0-9 . _ - ; else --ckpt-name; else the job's; "run" */
+    const char *socket;    /* of the agent; else VARDE_SOCKET; else /run/varde/JOBID/agent.sock; else one is started */
+    const char *launch;    /* name of this start: same on all ranks, new each time; else VARDE_LAUNCH; the launcher's */
+    int64_t interval_s;    /* seconds between checkpoints; 0: varde_due never asks for one; -1: environment */
+    int32_t rank;          /* this process's rank in the world */
+    int32_t world;         /* ranks in all */
+    int32_t local_rank;    /* rank within this node, from 0 */
+    int32_t local_count;   /* ranks of this node */
+    int32_t node_index;    /* this node, from 0 */
+    int32_t node_count;    /* nodes in all */
 } varde_options;
 
 #define VARDE_OPTIONS_INIT {sizeof(varde_options), NULL, NULL, NULL, NULL, -1, -1, -1, -1, -1, -1, -1}
@@ -151,11 +152,13 @@ VARDE_API int varde_unregister(varde_run *run, const char *name) VARDE_NOEXCEPT;
  * Blocks until all ranks have loaded; up to 10 min without any sign of progress.
  * Returns VARDE_OK; VARDE_E_BUSY another job writes this run; VARDE_E_DAMAGED generations exist, but none can be used
  * (contents of the memory are then undefined; nothing was deleted); VARDE_E_MISMATCH what is stored does not fit what
- * is registered; VARDE_E_IO, _NOT_FOUND the directory cannot be read; VARDE_E_FENCED; VARDE_E_UNAVAILABLE; VARDE_E_TIMEOUT. */
+ * is registered; VARDE_E_IO, _NOT_FOUND the directory cannot be read; VARDE_E_FENCED; VARDE_E_UNAVAILABLE;
+ * VARDE_E_TIMEOUT. */
 VARDE_API int varde_restore(varde_run *run, uint64_t *ret_step) VARDE_NOEXCEPT;
 
 /* Asks whether a checkpoint of this step is wanted, and tells the agent where training is (its only source).
- * Call it once per step, on every rank, with growing steps from 1 on. One load and one store: some nanoseconds, never blocks.
+ * Call it once per step, on every rank, with growing steps from 1 on. One load and one store: some nanoseconds, never
+ * blocks.
  * Returns 1 yes, 0 no. */
 VARDE_API int varde_due(varde_run *run, uint64_t step) VARDE_NOEXCEPT;
 
@@ -167,9 +170,10 @@ VARDE_API int varde_due(varde_run *run, uint64_t step) VARDE_NOEXCEPT;
 VARDE_API int varde_save(varde_run *run, uint64_t step) VARDE_NOEXCEPT;
 
 /* Waits until the registered memory may change again, that is until the last save's copies are in the slab.
- * Free when there is nothing to wait for. Where the slab is smaller than the shards it waits for storage, as long as that
- * makes progress at least once in 120 s.
- * Returns VARDE_OK; VARDE_E_TIMEOUT, VARDE_E_UNAVAILABLE, VARDE_E_FENCED: this generation was given up, the memory may change. */
+ * Free when there is nothing to wait for. Where the slab is smaller than the shards it waits for storage, as long as
+ * that makes progress at least once in 120 s.
+ * Returns VARDE_OK; VARDE_E_TIMEOUT, VARDE_E_UNAVAILABLE, VARDE_E_FENCED: this generation was given up, the memory
+ * may change. */
 VARDE_API int varde_fence(varde_run *run) VARDE_NOEXCEPT;
 
 /* Waits until the newest save is complete on storage, on all nodes, or has failed.
@@ -199,9 +203,9 @@ VARDE_API int varde_status(const varde_run *run, varde_status_info *ret_status) 
  * the agent was started by this library. NULL is allowed. Returns what varde_fence would. */
 VARDE_API int varde_close(varde_run *run) VARDE_NOEXCEPT;
 
-/* The last failure of this run in one line, for people: what failed, on what, why, and what can be done. Never NULL; run may be
- * NULL for the last failure without a run (of varde_open, varde_close, or of a call with a NULL run) in this thread.
- * Valid until the next call with the same run; does not block but for a call of another thread that is under way. */
+/* The last failure of this run in one line, for people: what failed, on what, why, and what can be done. Never NULL.
+ * run         NULL: the last failure without a run (varde_open, varde_close, a call with a NULL run) of this thread
+ * Valid until the next call with the same run. Waits only for a call of another thread that is under way. */
 VARDE_API const char *varde_error_text(const varde_run *run) VARDE_NOEXCEPT;
 
 /* "busy", "damaged", ...; "unknown" for a number that is no code. Never NULL. */

@@ -1,4 +1,5 @@
-/* What a program in plain C relies on: the header is C99, structs lie as they lay, numbers mean what they meant, the library loads. */
+/* What a program in plain C relies on: the header is C99, structs lie as they lay, numbers mean what they meant, the
+ * library loads. */
 #include "varde.h"
 
 #include <stdio.h>
@@ -39,10 +40,12 @@ HOLDS(status_staged, offsetof(varde_status_info, staged_bytes) == 56);
 HOLDS(status_stall, offsetof(varde_status_info, stall_ns) == 64);
 HOLDS(status_stall_max, offsetof(varde_status_info, stall_ns_max) == 72);
 
-HOLDS(codes, VARDE_OK == 0 && VARDE_E_INVALID == 1 && VARDE_E_UNAVAILABLE == 2 && VARDE_E_TIMEOUT == 3 && VARDE_E_BUSY == 4 &&
-                 VARDE_E_NO_MEMORY == 5 && VARDE_E_NO_SPACE == 6 && VARDE_E_IO == 7 && VARDE_E_DAMAGED == 8 && VARDE_E_NOT_FOUND == 9 &&
+HOLDS(codes, VARDE_OK == 0 && VARDE_E_INVALID == 1 && VARDE_E_UNAVAILABLE == 2 && VARDE_E_TIMEOUT == 3 &&
+                 VARDE_E_BUSY == 4 && VARDE_E_NO_MEMORY == 5 && VARDE_E_NO_SPACE == 6 && VARDE_E_IO == 7 &&
+                 VARDE_E_DAMAGED == 8 && VARDE_E_NOT_FOUND == 9 &&
                  VARDE_E_FENCED == 10 && VARDE_E_MISMATCH == 11 && VARDE_E_INTERNAL == 12);
-HOLDS(types, VARDE_BOOL == 1 && VARDE_U8 == 2 && VARDE_BF16 == 9 && VARDE_F32 == 12 && VARDE_C64 == 16 && VARDE_F8_E8M0 == 20);
+HOLDS(types, VARDE_BOOL == 1 && VARDE_U8 == 2 && VARDE_BF16 == 9 && VARDE_F32 == 12 && VARDE_C64 == 16 &&
+                 VARDE_F8_E8M0 == 20 && VARDE_F8_E5M2FNUZ == 22);
 
 static int wrong(const char *what)
 {
@@ -61,7 +64,8 @@ int main(void)
     memset(&shard, 0, sizeof shard);
     memset(&status, 0, sizeof status);
     status.size = sizeof status;
-    if (options.size != sizeof options || options.launch != NULL || options.interval_s != -1 || options.node_count != -1)
+    if (options.size != sizeof options || options.launch != NULL || options.interval_s != -1 ||
+        options.node_count != -1)
         return wrong("VARDE_OPTIONS_INIT does not mean 'from the environment'");
     if (strcmp(varde_version(), VARDE_VERSION) != 0) return wrong("the library is of another version than the header");
     if (strcmp(varde_code_name(VARDE_E_BUSY), "busy") != 0) return wrong("varde_code_name");
@@ -69,10 +73,12 @@ int main(void)
     options.rank = 1;
     if (varde_open(&options, &run) != VARDE_E_INVALID || run != NULL) return wrong("varde_open took rank 1 of 1");
     if (strstr(varde_error_text(NULL), "rank 1 of 1") == NULL) return wrong("varde_error_text does not name it");
-    if (varde_register(run, &shard) != VARDE_E_INVALID || varde_unregister(run, "x") != VARDE_E_INVALID) return wrong("a NULL run");
+    if (varde_register(run, &shard) != VARDE_E_INVALID) return wrong("varde_register of a NULL run");
+    if (varde_unregister(run, "x") != VARDE_E_INVALID) return wrong("varde_unregister of a NULL run");
     if (varde_restore(run, &step) != VARDE_E_INVALID || step != 5) return wrong("varde_restore of a NULL run");
-    if (varde_due(run, 1) != 0 || varde_save(run, 1) != VARDE_E_INVALID || varde_fence(run) != VARDE_E_INVALID) return wrong("a NULL run");
-    if (varde_wait(run, 0) != VARDE_E_INVALID || varde_status(run, &status) != VARDE_E_INVALID) return wrong("a NULL run");
+    if (varde_due(run, 1) != 0 || varde_save(run, 1) != VARDE_E_INVALID) return wrong("varde_save of a NULL run");
+    if (varde_fence(run) != VARDE_E_INVALID || varde_wait(run, 0) != VARDE_E_INVALID) return wrong("varde_fence");
+    if (varde_status(run, &status) != VARDE_E_INVALID) return wrong("varde_status of a NULL run");
     if (varde_close(run) != VARDE_OK) return wrong("varde_close(NULL)");
     return 0;
 }

@@ -1,6 +1,7 @@
 // Messages on the agent's socket: bytes in, and whatever is accepted must be exactly what encode() makes.
 //
-// The first byte says how the rest is read: as the payload of one kind of message, or as a stream of frames cut at odd places.
+// The first byte says how the rest is read: as the payload of one kind of message, or as a stream of frames cut at
+// odd places.
 #include "arena/protocol.h"
 
 #include <cstdint>

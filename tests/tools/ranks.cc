@@ -1,11 +1,13 @@
-// Plays a training job on this machine: N rank processes that restore, verify every byte, step, save, and say what happened.
+// Plays a training job on this machine: N rank processes that restore, verify every byte, step, save, and say what
+// happened.
 //
-//   ranks [--ranks N] [--steps N] [--every N] [--bytes N] [--tensors N] [--step-ms N] [--seed N] [--keep-going] [--hold-ms N]
-//         [--directory DIR] [--name NAME] [--socket PATH]
+//   ranks [--ranks N] [--steps N] [--every N] [--bytes N] [--tensors N] [--step-ms N] [--seed N] [--keep-going]
+//         [--hold-ms N] [--directory DIR] [--name NAME] [--socket PATH]
 //
-// Every tensor is split by rows over the ranks (one is replicated), and each byte follows from seed, tensor, step and its place in the whole
-// tensor, so a restore can be verified with any number of ranks.  --bytes is of all ranks together; --every N saves each N steps besides what is due; --hold-ms stays that
-// long after the last step; --keep-going does not wait for the last save.  Each rank prints one line at its start and one at its end:
+// Every tensor is split by rows over the ranks (one is replicated), and each byte follows from seed, tensor, step and
+// its place in the whole tensor, so a restore can be verified with any number of ranks.  --bytes is of all ranks
+// together; --every N saves each N steps besides what is due; --hold-ms stays that long after the last step;
+// --keep-going does not wait for the last save.  Each rank prints one line at its start and one at its end:
 //   rank 0: restored step 20, 8.0 MiB verified
 //   rank 0: done at step 40, saves 4, complete 40, failed 0, stall 1.2 ms
 // Exit: 0 all ranks went well; 1 a rank failed (its line says why); 2 usage.
@@ -62,7 +64,8 @@ void fill(unsigned char* target, uint64_t begin, uint64_t size, uint64_t key) {
 }
 
 std::vector<tensor> make_tensors(const plan& with, uint64_t rank) {
-    static constexpr std::pair<varde_dtype, uint64_t> types[] = {{VARDE_F32, 4}, {VARDE_BF16, 2}, {VARDE_U8, 1}, {VARDE_F64, 8}, {VARDE_I64, 8}};
+    static constexpr std::pair<varde_dtype, uint64_t> types[] = {
+        {VARDE_F32, 4}, {VARDE_BF16, 2}, {VARDE_U8, 1}, {VARDE_F64, 8}, {VARDE_I64, 8}};
     std::vector<tensor> made;
     for (uint64_t i = 0; i < with.tensors; i++) {
         tensor one;
@@ -71,7 +74,8 @@ std::vector<tensor> make_tensors(const plan& with, uint64_t rank) {
         one.columns = 1 + mix(with.seed * 31 + i) % 97;
         one.split = i != 1;
         const uint64_t share = with.bytes / with.tensors;
-        one.rows = i == 2 ? 1 : std::max<uint64_t>(1, share / (one.columns * one.element_bytes));   // 2: fewer rows than ranks
+        one.rows =
+            i == 2 ? 1 : std::max<uint64_t>(1, share / (one.columns * one.element_bytes));  // 2: fewer rows than ranks
         if (!one.split) one.rows = 3;
         one.first_row = one.split ? one.rows * rank / with.ranks : 0;
         one.own_rows = one.split ? one.rows * (rank + 1) / with.ranks - one.first_row : one.rows;
@@ -81,7 +85,9 @@ std::vector<tensor> make_tensors(const plan& with, uint64_t rank) {
     return made;
 }
 
-uint64_t key_of(const plan& with, size_t index, uint64_t step) { return mix(with.seed ^ mix(step * 1'000'003 + index)); }
+uint64_t key_of(const plan& with, size_t index, uint64_t step) {
+    return mix(with.seed ^ mix(step * 1'000'003 + index));
+}
 
 void compute(const plan& with, std::vector<tensor>& tensors, uint64_t step) {
     for (size_t i = 0; i < tensors.size(); i++) {
@@ -169,8 +175,11 @@ bool player::restore(uint64_t& step) {
         return say(true, "nothing to restore, %.1f MiB", static_cast<double>(bytes) / (1 << 20));
     }
     const std::string wrong = verify(with_, tensors_, step);
-    if (!wrong.empty()) return say(false, "restored step %llu, but '%s' has other bytes", static_cast<unsigned long long>(step), wrong.c_str());
-    return say(true, "restored step %llu, %.1f MiB verified", static_cast<unsigned long long>(step), static_cast<double>(bytes) / (1 << 20));
+    if (!wrong.empty())
+        return say(false, "restored step %llu, but '%s' has other bytes", static_cast<unsigned long long>(step),
+                   wrong.c_str());
+    return say(true, "restored step %llu, %.1f MiB verified", static_cast<unsigned long long>(step),
+               static_cast<double>(bytes) / (1 << 20));
 }
 
 bool player::finish(uint64_t step) {
@@ -181,9 +190,10 @@ bool player::finish(uint64_t step) {
     now.size = sizeof now;
     if (varde_status(run_, &now) != VARDE_OK) return failed("varde_status");
     if (with_.hold_ms > 0) ::usleep(static_cast<useconds_t>(with_.hold_ms * 1000));
-    return say(last == VARDE_OK, "done at step %llu, saves %llu, complete %llu, failed %llu, stall %.1f ms", static_cast<unsigned long long>(step),
-               static_cast<unsigned long long>(now.saves), static_cast<unsigned long long>(now.complete_step),
-               static_cast<unsigned long long>(now.failed_step), static_cast<double>(now.stall_ns) / 1e6);
+    return say(last == VARDE_OK, "done at step %llu, saves %llu, complete %llu, failed %llu, stall %.1f ms",
+               static_cast<unsigned long long>(step), static_cast<unsigned long long>(now.saves),
+               static_cast<unsigned long long>(now.complete_step), static_cast<unsigned long long>(now.failed_step),
+               static_cast<double>(now.stall_ns) / 1e6);
 }
 
 bool player::play() {
@@ -201,11 +211,12 @@ bool player::play() {
 }
 
 bool parse(int argc, char** argv, plan& with) {
-    static constexpr option names[] = {{"ranks", 1, nullptr, 'r'},  {"steps", 1, nullptr, 's'},     {"every", 1, nullptr, 'e'},
-                                       {"bytes", 1, nullptr, 'b'},  {"tensors", 1, nullptr, 't'},   {"step-ms", 1, nullptr, 'm'},
-                                       {"seed", 1, nullptr, 'd'},   {"keep-going", 0, nullptr, 'k'}, {"hold-ms", 1, nullptr, 'h'},
-                                       {"directory", 1, nullptr, 'D'}, {"name", 1, nullptr, 'N'},   {"socket", 1, nullptr, 'S'},
-                                       {nullptr, 0, nullptr, 0}};
+    static constexpr option names[] = {
+        {"ranks", 1, nullptr, 'r'},     {"steps", 1, nullptr, 's'},      {"every", 1, nullptr, 'e'},
+        {"bytes", 1, nullptr, 'b'},     {"tensors", 1, nullptr, 't'},    {"step-ms", 1, nullptr, 'm'},
+        {"seed", 1, nullptr, 'd'},      {"keep-going", 0, nullptr, 'k'}, {"hold-ms", 1, nullptr, 'h'},
+        {"directory", 1, nullptr, 'D'}, {"name", 1, nullptr, 'N'},       {"socket", 1, nullptr, 'S'},
+        {nullptr, 0, nullptr, 0}};
     for (int which; (which = ::getopt_long(argc, argv, "", names, nullptr)) != -1;) {
         const auto number = [] { return std::strtoull(optarg, nullptr, 10); };
         switch (which) {
@@ -232,8 +243,10 @@ bool parse(int argc, char** argv, plan& with) {
 int main(int argc, char** argv) {
     plan with;
     if (!parse(argc, argv, with)) {
-        std::fprintf(stderr, "usage: ranks [--ranks N] [--steps N] [--every N] [--bytes N] [--tensors N] [--step-ms N] [--seed N]\n"
-                             "             [--keep-going] [--hold-ms N] [--directory DIR] [--name NAME] [--socket PATH]\n");
+        std::fprintf(
+            stderr,
+            "usage: ranks [--ranks N] [--steps N] [--every N] [--bytes N] [--tensors N] [--step-ms N] [--seed N]\n"
+            "             [--keep-going] [--hold-ms N] [--directory DIR] [--name NAME] [--socket PATH]\n");
         return 2;
     }
     for (uint64_t rank = 0; rank < with.ranks; rank++) {

@@ -1,6 +1,7 @@
 // The client's threads under ThreadSanitizer: link, crew and caller, through saves, restores, losses and give-ups.
 //
-// A plain program, because the unit test framework does not start under ThreadSanitizer.  0: all went well; a race ends it with 66.
+// A plain program, because the unit test framework does not start under ThreadSanitizer.  0: all went well; a race
+// ends it with 66.
 #include "../unit/client_fake_agent.h"
 
 #include <cstdio>

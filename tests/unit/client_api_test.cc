@@ -16,7 +16,8 @@ varde_run* open_c(const fake_agent& agent, bool restored = true) {
     varde_run* run = nullptr;
     uint64_t step = 0;
     if (varde_open(&options, &run) != VARDE_OK) std::fprintf(stderr, "%s\n", varde_error_text(nullptr));
-    if (run != nullptr && restored && varde_restore(run, &step) != VARDE_OK) std::fprintf(stderr, "%s\n", varde_error_text(run));
+    if (run != nullptr && restored && varde_restore(run, &step) != VARDE_OK)
+        std::fprintf(stderr, "%s\n", varde_error_text(run));
     return run;
 }
 
@@ -73,7 +74,7 @@ Test(client_api, step_zero_is_never_due) {
 
 Test(client_api, null_is_an_error_and_no_crash) {
     fake_agent agent;
-    varde_run* run = open_c(agent);
+    varde_run* run = open_c(agent, false);
     uint64_t step = 77;
     cr_assert(varde_open(nullptr, nullptr) == VARDE_E_INVALID && says(nullptr, "ret_run"));
     cr_assert(varde_register(nullptr, nullptr) == VARDE_E_INVALID);
@@ -83,10 +84,9 @@ Test(client_api, null_is_an_error_and_no_crash) {
     cr_assert(varde_due(nullptr, 1) == 0 && varde_close(nullptr) == VARDE_OK);
     cr_assert(varde_register(run, nullptr) == VARDE_E_INVALID && says(run, "shard"));
     cr_assert(varde_unregister(run, nullptr) == VARDE_E_INVALID && varde_status(run, nullptr) == VARDE_E_INVALID);
-    varde_run* fresh = open_c(agent, false);
-    cr_assert(fresh == nullptr || varde_restore(fresh, nullptr) == VARDE_E_INVALID);
+    cr_assert(varde_restore(run, nullptr) == VARDE_E_INVALID && says(run, "ret_step"));
     cr_assert(step == 77, "out parameters are untouched on failure");
-    cr_assert(varde_close(fresh) == VARDE_OK && varde_close(run) == VARDE_OK);
+    cr_assert(varde_close(run) == VARDE_OK);
 }
 
 Test(client_api, structs_of_another_size_are_refused) {
@@ -164,10 +164,11 @@ Test(client_api, a_forked_child_can_do_no_harm) {
         float data[1];
         const uint64_t shape[] = {1};
         const varde_shard shard = some_shard("x", data, shape);
-        const bool good = varde_due(run, 9) == 0 && varde_save(run, 9) == VARDE_E_INVALID && varde_fence(run) == VARDE_E_INVALID &&
-                          varde_wait(run, 0) == VARDE_E_INVALID && varde_restore(run, &step) == VARDE_E_INVALID &&
-                          varde_register(run, &shard) == VARDE_E_INVALID && varde_status(run, &now) == VARDE_E_INVALID &&
-                          std::string(varde_error_text(run)).find("fork") != std::string::npos && varde_close(run) == VARDE_OK;
+        const bool good =
+            varde_due(run, 9) == 0 && varde_save(run, 9) == VARDE_E_INVALID && varde_fence(run) == VARDE_E_INVALID &&
+            varde_wait(run, 0) == VARDE_E_INVALID && varde_restore(run, &step) == VARDE_E_INVALID &&
+            varde_register(run, &shard) == VARDE_E_INVALID && varde_status(run, &now) == VARDE_E_INVALID &&
+            std::string(varde_error_text(run)).find("fork") != std::string::npos && varde_close(run) == VARDE_OK;
         ::_exit(good ? 0 : 1);
     }
     int status = 0;
@@ -214,7 +215,8 @@ Test(client_api, the_threads_of_the_library_take_no_signal) {
     cr_assert(varde_save(run, 1) == VARDE_OK && varde_wait(run, 5000) == VARDE_OK);
     int ours = 0;
     for (const char* name : {"varde-link", "varde-copy"}) {
-        std::string command = std::string("for t in /proc/") + std::to_string(::getpid()) + "/task/*; do [ \"$(cat $t/comm)\" = " + name +
+        std::string command = std::string("for t in /proc/") + std::to_string(::getpid()) +
+                              "/task/*; do [ \"$(cat $t/comm)\" = " + name +
                               " ] && grep -q '^SigBlk:.*fffffffe' $t/status && exit 0; done; exit 1";
         ours += ::system(command.c_str()) == 0;
     }
@@ -224,7 +226,8 @@ Test(client_api, the_threads_of_the_library_take_no_signal) {
 
 Test(client_api, names_and_version) {
     cr_assert(std::string(varde_version()) == VARDE_VERSION);
-    cr_assert(std::string(varde_code_name(VARDE_OK)) == "ok" && std::string(varde_code_name(VARDE_E_FENCED)) == "fenced");
+    cr_assert(std::string(varde_code_name(VARDE_OK)) == "ok" &&
+              std::string(varde_code_name(VARDE_E_FENCED)) == "fenced");
     cr_assert(std::string(varde_code_name(-1)) == "unknown" && std::string(varde_code_name(13)) == "unknown");
     cr_assert(std::string(varde_error_text(nullptr)).starts_with("varde: "));
 }

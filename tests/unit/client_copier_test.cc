@@ -39,12 +39,15 @@ Test(client_crew, does_each_task_once_and_begins_them_in_order) {
     } seen;
     for (int round = 0; round < 20; round++) {
         seen.begun = 0;
-        hands.begin(1000, [](void* context, uint64_t index) {
-            auto& at = *static_cast<record*>(context);
-            at.times[index]++;
-            // Four threads: a task can be begun while at most three before it have not been counted.
-            if (at.begun++ + 4 < index) at.early = true;
-        }, &seen);
+        hands.begin(
+            1000,
+            [](void* context, uint64_t index) {
+                auto& at = *static_cast<record*>(context);
+                at.times[index]++;
+                // Four threads: a task can be begun while at most three before it have not been counted.
+                if (at.begun++ + 4 < index) at.early = true;
+            },
+            &seen);
         hands.wait();
     }
     for (auto& times : seen.times) cr_assert(times == 20);

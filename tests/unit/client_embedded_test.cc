@@ -32,7 +32,9 @@ std::string scene(const std::string& script) {
 
 void remove(const std::string& directory) { cr_assert(::system(("rm -rf " + directory).c_str()) == 0); }
 
-result<embedded_agent> connect(uint64_t ms = 2000) { return embedded_connect("test 1", "host", get, deadline::in_ms(ms)); }
+result<embedded_agent> connect(uint64_t ms = 2000) {
+    return embedded_connect("test 1", "host", get, deadline::in_ms(ms));
+}
 
 }  // namespace
 
@@ -69,7 +71,9 @@ Test(client_embedded, a_missing_program_is_named) {
 }
 
 Test(client_embedded, the_program_gets_socket_and_session_and_only_standard_files_are_opened) {
-    const auto directory = scene("echo \"$@\" > " "\"$0.arguments\"; exit 1");
+    const auto directory = scene(
+        "echo \"$@\" > "
+        "\"$0.arguments\"; exit 1");
     cr_assert(!connect());
     std::string line;
     std::getline(std::ifstream(directory + "/agent.arguments"), line);
@@ -99,7 +103,8 @@ Test(client_embedded, ranks_of_one_start_find_the_same_agent) {
 
 Test(client_embedded, left_overs_of_dead_agents_are_swept) {
     const auto directory = scene("exit 1");
-    for (const char* start : {"a", "b", "c"}) discard(embedded_connect(start, "host", get, deadline::in_ms(2000)), "they only leave files");
+    for (const char* start : {"a", "b", "c"})
+        discard(embedded_connect(start, "host", get, deadline::in_ms(2000)), "they only leave files");
     const std::string count = "ls " + embedded_directory(get).value() + " | wc -l > " + directory + "/count";
     cr_assert(::system(count.c_str()) == 0);
     int files = 0;

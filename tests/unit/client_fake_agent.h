@@ -1,4 +1,5 @@
-// A small agent in a thread of the test: speaks the protocol for one rank, drains the ring into memory, and misbehaves on demand.
+// A small agent in a thread of the test: speaks the protocol for one rank, drains the ring into memory, and
+// misbehaves on demand.
 #pragma once
 
 #include "arena/control.h"
@@ -37,12 +38,12 @@ public:
     struct ways {
         uint64_t chunk_bytes = 4096;
         uint64_t places = 8;
-        uint64_t places_said = 0;               // in the welcome, where it differs
+        uint64_t places_said = 0;  // in the welcome, where it differs
         bool answers_hello = true;
         bool answers_give_up = true;
         bool restores = true;
         uint64_t magic = arena::control_magic;
-        arena::refused refusal{code::ok, ""};   // instead of a welcome
+        arena::refused refusal{code::ok, ""};  // instead of a welcome
     };
 
     fake_agent() : fake_agent(ways{}) {}
@@ -68,27 +69,42 @@ public:
     std::atomic<bool> drains{true};
     std::atomic<bool> accepts{true};
     std::atomic<bool> completes{true};
-    std::atomic<bool> stopped{false};   // as after SIGSTOP
+    std::atomic<bool> stopped{false};                     // as after SIGSTOP
     std::atomic<uint64_t> drop_after_chunks{UINT64_MAX};  // closes the connection once so many chunks were taken
     std::function<std::vector<std::string>(const arena::layout&)> answer_restore;  // frames, instead of the honest ones
-    bytes image;                 // what an honest restore gives back: a range
+    bytes image;  // what an honest restore gives back: a range
     uint64_t image_step = 0;
 
-    void drop() { drop_ = true; while (drop_) ::usleep(1000); }
+    void drop() {
+        drop_ = true;
+        while (drop_) ::usleep(1000);
+    }
     void say(std::string frame) {
         const std::lock_guard lock(mutex_);
         to_say_.push_back(std::move(frame));
     }
-    void replace_memory() { replace_ = true; while (replace_) ::usleep(1000); }
+    void replace_memory() {
+        replace_ = true;
+        while (replace_) ::usleep(1000);
+    }
 
     // What a test looks at.
     bytes drained(uint64_t step) {
         const std::lock_guard lock(mutex_);
         return saved_.contains(step) ? saved_[step] : bytes{};
     }
-    std::vector<arena::hello> hellos() { const std::lock_guard lock(mutex_); return hellos_; }
-    std::vector<arena::layout> layouts() { const std::lock_guard lock(mutex_); return layouts_; }
-    std::vector<arena::save> saves() { const std::lock_guard lock(mutex_); return saves_; }
+    std::vector<arena::hello> hellos() {
+        const std::lock_guard lock(mutex_);
+        return hellos_;
+    }
+    std::vector<arena::layout> layouts() {
+        const std::lock_guard lock(mutex_);
+        return layouts_;
+    }
+    std::vector<arena::save> saves() {
+        const std::lock_guard lock(mutex_);
+        return saves_;
+    }
     std::atomic<int> give_ups{0};
     std::atomic<int> byes{0};
     std::atomic<uint64_t> chunks_taken{0};
@@ -98,20 +114,26 @@ private:
         control_fd_ = unique_fd(::memfd_create("control", MFD_CLOEXEC));
         arena_fd_ = unique_fd(::memfd_create("arena", MFD_CLOEXEC));
         const uint64_t arena_bytes = how_.chunk_bytes * how_.places;
-        if (::ftruncate(control_fd_.get(), arena::control_bytes) != 0 || ::ftruncate(arena_fd_.get(), static_cast<off_t>(arena_bytes)) != 0) std::abort();
+        if (::ftruncate(control_fd_.get(), arena::control_bytes) != 0 ||
+            ::ftruncate(arena_fd_.get(), static_cast<off_t>(arena_bytes)) != 0)
+            std::abort();
         control_ = map(control_fd_.get(), arena::control_bytes);
         arena_ = map(arena_fd_.get(), arena_bytes);
         node()->magic = how_.magic;
         node()->version = arena::control_version;
     }
-    static mapping map(int fd, uint64_t size) { return {::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0), size}; }
+    static mapping map(int fd, uint64_t size) {
+        return {::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0), size};
+    }
 
     void listen_again() {
         sockaddr_un address{};
         address.sun_family = AF_UNIX;
-        std::strcpy(address.sun_path, path_.c_str());
+        path_.copy(address.sun_path, sizeof address.sun_path - 1);
         listening_ = unique_fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-        if (::bind(listening_.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 || ::listen(listening_.get(), 8) != 0) std::abort();
+        if (::bind(listening_.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 ||
+            ::listen(listening_.get(), 8) != 0)
+            std::abort();
     }
 
     void serve() {
@@ -120,8 +142,15 @@ private:
                 ::usleep(1000);
                 continue;
             }
-            if (replace_) { make_memory(); wire_.reset(); replace_ = false; }
-            if (drop_) { wire_.reset(); drop_ = false; }
+            if (replace_) {
+                make_memory();
+                wire_.reset();
+                replace_ = false;
+            }
+            if (drop_) {
+                wire_.reset();
+                drop_ = false;
+            }
             if (!wire_ && accepts) {
                 wire_ = unique_fd(::accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
                 reader_ = {};
@@ -143,7 +172,9 @@ private:
         while (wire_ && reader_.next(one).value()) handle(one);
     }
     template <class T>
-    void send(const T& body, std::span<const int> fds = {}) { send_frame(arena::frame_of(body), fds); }
+    void send(const T& body, std::span<const int> fds = {}) {
+        send_frame(arena::frame_of(body), fds);
+    }
     void send_frame(const std::string& frame, std::span<const int> fds = {}) {
         discard(arena::send_all(wire_.get(), frame, fds, 1000), "the peer may be gone");
     }
@@ -166,7 +197,10 @@ private:
             const auto body = arena::decode<arena::save>(one.payload).value();
             saves_.push_back(body);
             // As the agent: a save that is said again is known already.
-            if (!saved_.contains(body.step)) { current_ = body; saved_[body.step]; }
+            if (!saved_.contains(body.step)) {
+                current_ = body;
+                saved_[body.step];
+            }
             return;
         }
         case message::give_up:
@@ -177,7 +211,10 @@ private:
             }
             current_ = {};
             return;
-        case message::bye: byes++; send(arena::bye{}); return;
+        case message::bye:
+            byes++;
+            send(arena::bye{});
+            return;
         default: return;
         }
     }
@@ -231,8 +268,13 @@ private:
         }
         if (!drains || !wire_ || current_.step == 0) return;
         auto& target = saved_[current_.step];
-        while (rank()->released.load() < current_.first_chunk + current_.chunk_count && rank()->staged.load() > rank()->released.load()) {
-            if (chunks_taken == drop_after_chunks) { wire_.reset(); drop_after_chunks = UINT64_MAX; return; }
+        while (rank()->released.load() < current_.first_chunk + current_.chunk_count &&
+               rank()->staged.load() > rank()->released.load()) {
+            if (chunks_taken == drop_after_chunks) {
+                wire_.reset();
+                drop_after_chunks = UINT64_MAX;
+                return;
+            }
             const uint64_t number = rank()->released.load();
             const auto* place = arena_.data() + (number % how_.places) * how_.chunk_bytes;
             target.insert(target.end(), place, place + how_.chunk_bytes);
@@ -276,7 +318,8 @@ inline client::settings some_settings(const fake_agent& agent) {
     return with;
 }
 
-inline const client::patience short_patience{.open_ms = 1000, .ring_ms = 300, .restore_ms = 500, .bye_ms = 500, .retry = {5, 50, 1000}};
+inline const client::patience short_patience{
+    .open_ms = 1000, .ring_ms = 300, .restore_ms = 500, .bye_ms = 500, .retry = {5, 50, 1000}};
 
 inline const char* no_environment(const char*) { return nullptr; }
 
@@ -289,7 +332,8 @@ struct opened_run {
 // A run, opened and restored.
 inline std::unique_ptr<opened_run> open_run(const fake_agent& agent, bool restored = true) {
     auto made = std::make_unique<opened_run>();
-    auto opened = client::run::open(some_settings(agent), no_environment, {"host", {1, 1}, {1, 1}}, short_patience, made->progress);
+    auto opened = client::run::open(some_settings(agent), no_environment, {"host", {1, 1}, {1, 1}}, short_patience,
+                                    made->progress);
     if (!opened) {
         std::fprintf(stderr, "open: %s\n", opened.error().context.c_str());
         std::abort();

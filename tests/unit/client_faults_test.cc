@@ -46,7 +46,10 @@ Test(client_faults, without_an_agent_a_save_fails_at_once_and_works_again_later)
     agent.accepts = false;
     agent.drop();
     uint64_t step = 1;
-    cr_assert(eventually([&] { const auto saved = run->run->save(step++); return !saved && saved.error().what == code::unavailable; }));
+    cr_assert(eventually([&] {
+        const auto saved = run->run->save(step++);
+        return !saved && saved.error().what == code::unavailable;
+    }));
     const auto begun = mono_ns();
     const auto failed = run->run->save(step++);
     cr_assert(failed.error().what == code::unavailable);
@@ -200,7 +203,10 @@ Test(client_faults, another_agent_on_the_same_socket_is_not_taken_for_ours) {
     auto run = open_run(agent);
     agent.replace_memory();
     uint64_t step = 1;
-    cr_assert(eventually([&] { const auto saved = run->run->save(step++); return !saved && saved.error().what == code::internal; }));
+    cr_assert(eventually([&] {
+        const auto saved = run->run->save(step++);
+        return !saved && saved.error().what == code::internal;
+    }));
 }
 
 Test(client_faults, garbage_from_the_agent_is_a_lost_connection) {
@@ -222,7 +228,10 @@ Test(client_faults, a_stopped_agent_holds_up_no_call) {
     uint64_t name = 0;
     for (uint64_t step = 1; step <= 20; step++) {
         for (int i = 0; i < 300; i++)
-            cr_assert(run->run->add({std::to_string(name++) + std::string(1000, 'n'), pack::dtype::u8, {1}, {}, {}, 0, 0}, data.data()).has_value());
+            cr_assert(run->run
+                          ->add({std::to_string(name++) + std::string(1000, 'n'), pack::dtype::u8, {1}, {}, {}, 0, 0},
+                                data.data())
+                          .has_value());
         cr_assert(run->run->save(step).has_value());
         cr_assert(run->run->fence().has_value());
     }

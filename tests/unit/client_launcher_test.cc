@@ -22,16 +22,18 @@ const char* get(const char* name) {
 
 const process_facts facts{"host1", {100, 5}, {50, 3}};
 
-result<place> find(std::map<std::string, std::string> values, const place_numbers& given = {}, const char* launch = "") {
+result<place> find(std::map<std::string, std::string> values, const place_numbers& given = {},
+                   const char* launch = "") {
     table() = std::move(values);
     return find_place(given, launch, get, facts);
 }
 
 void is(const result<place>& found, const place& expected) {
     cr_assert(found.has_value(), "%s", found ? "" : found.error().context.c_str());
-    cr_assert(found->rank == expected.rank && found->world == expected.world, "rank %u of %u", found->rank, found->world);
-    cr_assert(found->local_rank == expected.local_rank && found->local_count == expected.local_count, "local rank %u of %u",
-              found->local_rank, found->local_count);
+    cr_assert(found->rank == expected.rank && found->world == expected.world, "rank %u of %u", found->rank,
+              found->world);
+    cr_assert(found->local_rank == expected.local_rank && found->local_count == expected.local_count,
+              "local rank %u of %u", found->local_rank, found->local_count);
     cr_assert(found->node_index == expected.node_index && found->node_count == expected.node_count, "node %u of %u",
               found->node_index, found->node_count);
     cr_assert(found->launch == expected.launch, "'%s'", found->launch.c_str());
@@ -44,20 +46,28 @@ void refused(const result<place>& found, const char* part) {
 }
 
 const std::map<std::string, std::string> slurm{
-    {"SLURM_JOB_ID", "7"},          {"SLURM_STEP_ID", "0"},         {"SLURM_PROCID", "4"},
-    {"SLURM_NTASKS", "5"},          {"SLURM_STEP_NUM_TASKS", "5"},  {"SLURM_LOCALID", "0"},
-    {"SLURM_NODEID", "2"},          {"SLURM_STEP_NUM_NODES", "3"},  {"SLURM_STEP_TASKS_PER_NODE", "2(x2),1"},
+    {"SLURM_JOB_ID", "7"}, {"SLURM_STEP_ID", "0"},        {"SLURM_PROCID", "4"},
+    {"SLURM_NTASKS", "5"}, {"SLURM_STEP_NUM_TASKS", "5"}, {"SLURM_LOCALID", "0"},
+    {"SLURM_NODEID", "2"}, {"SLURM_STEP_NUM_NODES", "3"}, {"SLURM_STEP_TASKS_PER_NODE", "2(x2),1"},
 };
 
-std::map<std::string, std::string> with(std::map<std::string, std::string> base, const std::map<std::string, std::string>& more) {
+std::map<std::string, std::string> with(std::map<std::string, std::string> base,
+                                        const std::map<std::string, std::string>& more) {
     for (const auto& [name, value] : more) base[name] = value;
     return base;
 }
 
 const std::map<std::string, std::string> torchrun{
-    {"RANK", "3"},       {"WORLD_SIZE", "4"},       {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "2"},
-    {"GROUP_RANK", "1"}, {"GROUP_WORLD_SIZE", "2"}, {"TORCHELASTIC_RUN_ID", "abc"},
-    {"TORCHELASTIC_RESTART_COUNT", "2"}, {"MASTER_ADDR", "n1"}, {"MASTER_PORT", "29400"},
+    {"RANK", "3"},
+    {"WORLD_SIZE", "4"},
+    {"LOCAL_RANK", "1"},
+    {"LOCAL_WORLD_SIZE", "2"},
+    {"GROUP_RANK", "1"},
+    {"GROUP_WORLD_SIZE", "2"},
+    {"TORCHELASTIC_RUN_ID", "abc"},
+    {"TORCHELASTIC_RESTART_COUNT", "2"},
+    {"MASTER_ADDR", "n1"},
+    {"MASTER_PORT", "29400"},
 };
 
 }  // namespace
@@ -76,9 +86,7 @@ Test(client_launcher, a_process_of_the_batch_script_is_alone_whatever_the_job_ha
        {0, 1, 0, 1, 0, 1, "slurm 7.0.batch host1 100 5"});
 }
 
-Test(client_launcher, torchrun_alone) {
-    is(find(torchrun), {3, 4, 1, 2, 1, 2, "torchrun abc.2 n1:29400"});
-}
+Test(client_launcher, torchrun_alone) { is(find(torchrun), {3, 4, 1, 2, 1, 2, "torchrun abc.2 n1:29400"}); }
 
 Test(client_launcher, torchrun_wins_over_the_srun_that_started_it) {
     is(find(with(slurm, torchrun)), {3, 4, 1, 2, 1, 2, "slurm 7.0.0 torchrun abc.2 n1:29400"});
@@ -89,12 +97,18 @@ Test(client_launcher, rank_set_by_hand_in_a_slurm_step_does_not_hide_slurm) {
 }
 
 Test(client_launcher, open_mpi_nodes_follow_from_the_ranks) {
-    is(find({{"OMPI_COMM_WORLD_RANK", "5"}, {"OMPI_COMM_WORLD_SIZE", "8"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
-             {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}, {"PMIX_NAMESPACE", "x1"}}),
+    is(find({{"OMPI_COMM_WORLD_RANK", "5"},
+             {"OMPI_COMM_WORLD_SIZE", "8"},
+             {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+             {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"},
+             {"PMIX_NAMESPACE", "x1"}}),
        {5, 8, 1, 4, 1, 2, "mpi x1"});
     // Ranks dealt out node by node: the node's number cannot be told.
-    refused(find({{"OMPI_COMM_WORLD_RANK", "5"}, {"OMPI_COMM_WORLD_SIZE", "8"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "2"},
-                  {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}, {"PMIX_NAMESPACE", "x1"}}),
+    refused(find({{"OMPI_COMM_WORLD_RANK", "5"},
+                  {"OMPI_COMM_WORLD_SIZE", "8"},
+                  {"OMPI_COMM_WORLD_LOCAL_RANK", "2"},
+                  {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"},
+                  {"PMIX_NAMESPACE", "x1"}}),
             "node");
 }
 
@@ -114,9 +128,7 @@ Test(client_launcher, slurms_own_pmi_is_slurm) {
     is(find(with(slurm, {{"PMI_RANK", "4"}, {"PMI_SIZE", "5"}})), {4, 5, 0, 1, 2, 3, "slurm 7.0.0"});
 }
 
-Test(client_launcher, without_a_launcher_there_is_one_rank) {
-    is(find({}), {0, 1, 0, 1, 0, 1, "local host1 100 5"});
-}
+Test(client_launcher, without_a_launcher_there_is_one_rank) { is(find({}), {0, 1, 0, 1, 0, 1, "local host1 100 5"}); }
 
 Test(client_launcher, given_numbers_win) {
     is(find({}, {.rank = 1, .world = 3}), {1, 3, 1, 3, 0, 1, "local host1 50 3"});
@@ -132,7 +144,8 @@ Test(client_launcher, contradictions_are_named) {
     refused(find(with(slurm, {{"SLURM_PROCID", "four"}})), "SLURM_PROCID='four'");
     refused(find(with(torchrun, {{"WORLD_SIZE", "3"}})), "no rank 3 of 3");
     refused(find({}, {.rank = 0}), "not known");
-    refused(find({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"GROUP_RANK", "0"}, {"GROUP_WORLD_SIZE", "2"}}), "rank within the node");
+    refused(find({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"GROUP_RANK", "0"}, {"GROUP_WORLD_SIZE", "2"}}),
+            "rank within the node");
     refused(find({}, {.rank = 300, .world = 512}), "256");
 }
 

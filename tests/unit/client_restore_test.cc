@@ -12,7 +12,9 @@ namespace {
 
 void is_refused(const std::function<arena::restore_chunk(const arena::layout&)>& make) {
     fake_agent agent;
-    agent.answer_restore = [&](const arena::layout& layout) { return std::vector{arena::frame_of(make(layout)), arena::frame_of(arena::restored{1, 1})}; };
+    agent.answer_restore = [&](const arena::layout& layout) {
+        return std::vector{arena::frame_of(make(layout)), arena::frame_of(arena::restored{1, 1})};
+    };
     auto run = open_run(agent, false);
     tensors some(1, 3, 1000);
     cr_assert(some.add_to(*run->run));
@@ -73,8 +75,10 @@ Test(client_restore, a_later_attempt_overwrites_an_earlier_one) {
     fake_agent agent;
     bytes memory(8);
     agent.answer_restore = [&](const arena::layout&) {
-        return std::vector{arena::frame_of(arena::restore_chunk{1, 0, {{0, 0, 0, 8}}}), arena::frame_of(arena::restore_chunk{2, 0, {{0, 0, 0, 4}}}),
-                           arena::frame_of(arena::restore_chunk{2, 1, {{0, 4, 4096, 4}}}), arena::frame_of(arena::restored{5, 2})};
+        return std::vector{arena::frame_of(arena::restore_chunk{1, 0, {{0, 0, 0, 8}}}),
+                           arena::frame_of(arena::restore_chunk{2, 0, {{0, 0, 0, 4}}}),
+                           arena::frame_of(arena::restore_chunk{2, 1, {{0, 4, 4096, 4}}}),
+                           arena::frame_of(arena::restored{5, 2})};
     };
     auto run = open_run(agent, false);
     cr_assert(run->run->add({"x", pack::dtype::u8, {8}, {}, {}, 0, 0}, memory.data()).has_value());
@@ -82,7 +86,9 @@ Test(client_restore, a_later_attempt_overwrites_an_earlier_one) {
 }
 
 Test(client_restore, copies_outside_of_shard_or_slab_are_refused) {
-    is_refused([](const arena::layout& l) { return arena::restore_chunk{1, 0, {{static_cast<uint32_t>(l.shards.size()), 0, 0, 1}}}; });
+    is_refused([](const arena::layout& l) {
+        return arena::restore_chunk{1, 0, {{static_cast<uint32_t>(l.shards.size()), 0, 0, 1}}};
+    });
     is_refused([](const arena::layout&) { return arena::restore_chunk{1, 0, {{0, UINT64_MAX, 0, 2}}}; });
     is_refused([](const arena::layout&) { return arena::restore_chunk{1, 0, {{0, 0, 0, 1 << 20}}}; });
     is_refused([](const arena::layout&) { return arena::restore_chunk{1, 0, {{0, 0, 8 * 4096, 1}}}; });
@@ -91,7 +97,9 @@ Test(client_restore, copies_outside_of_shard_or_slab_are_refused) {
 
 Test(client_restore, the_agents_refusal_comes_back_as_it_is) {
     fake_agent agent;
-    agent.answer_restore = [](const arena::layout&) { return std::vector{arena::frame_of(arena::refused{code::damaged, "all three are torn"})}; };
+    agent.answer_restore = [](const arena::layout&) {
+        return std::vector{arena::frame_of(arena::refused{code::damaged, "all three are torn"})};
+    };
     auto run = open_run(agent, false);
     const auto done = run->run->restore();
     cr_assert(done.error().what == code::damaged && done.error().context == "all three are torn");
@@ -121,7 +129,9 @@ Test(client_restore, goes_on_with_the_agents_next_worker) {
     agent.image = some.range();
     agent.image_step = 12;
     agent.answer_restore = [&](const arena::layout&) -> std::vector<std::string> {
-        if (asked++ == 0) return {arena::frame_of(arena::restore_chunk{1, 0, {{0, 0, 0, 1}}}), "not a frame at all, long enough to be a head"};
+        if (asked++ == 0)
+            return {arena::frame_of(arena::restore_chunk{1, 0, {{0, 0, 0, 1}}}),
+                    "not a frame at all, long enough to be a head"};
         return {arena::frame_of(arena::restored{12, 3})};
     };
     auto run = open_run(agent, false);

@@ -1,4 +1,5 @@
-// Saves: what arrives in the ring is the arranged range, byte for byte, however small the ring and whatever changes meanwhile.
+// Saves: what arrives in the ring is the arranged range, byte for byte, however small the ring and whatever changes
+// meanwhile.
 #include "client_fake_agent.h"
 
 #include <criterion/criterion.h>
@@ -129,7 +130,8 @@ Test(client_save, steps_and_counters_are_where_the_agent_and_the_user_look) {
     cr_assert(run->run->wait(5000).has_value());
     cr_assert(run->run->fence().has_value());
     const auto now = run->run->status();
-    cr_assert(now.saved_step == 9 && now.complete_step == 9 && now.failed_step == 0 && now.saves == 1 && now.incarnation == 7);
+    cr_assert(now.saved_step == 9 && now.complete_step == 9 && now.failed_step == 0 && now.saves == 1 &&
+              now.incarnation == 7);
     cr_assert(now.staged_bytes == some.range().size());
     cr_assert(now.stall_ns > 0 && now.stall_ns_max > 0 && now.stall_ns_max <= now.stall_ns);
 }

@@ -17,7 +17,8 @@ const char* get(const char* name) {
     return found == table.end() ? nullptr : found->second.c_str();
 }
 
-result<settings> read(std::map<std::string, std::string> values, const given_options& given = {}, const char* cwd = "/home/u") {
+result<settings> read(std::map<std::string, std::string> values, const given_options& given = {},
+                      const char* cwd = "/home/u") {
     table = std::move(values);
     return read_settings(given, get, {"host", {2, 1}, {1, 1}}, cwd);
 }
@@ -32,14 +33,22 @@ void refused(const result<settings>& found, const char* part) {
 Test(client_settings, defaults) {
     const auto found = read({});
     cr_assert(found.has_value());
-    cr_assert(found->directory == "/home/u/checkpoints" && found->name == "run" && found->interval_s == 0 && !found->batch);
+    cr_assert(found->directory == "/home/u/checkpoints" && found->name == "run" && found->interval_s == 0 &&
+              !found->batch);
     cr_assert(found->socket.empty() && found->keep.empty() && found->restart.empty() && found->copy_threads == 0);
 }
 
 Test(client_settings, what_sbatch_set_reaches_the_run) {
-    const auto found = read({{"SLURM_VARDE_INTERVAL", "20m"}, {"SLURM_VARDE_DIR", "/s/%u/%x-%j"}, {"SLURM_VARDE_NAME", "big"},
-                             {"SLURM_VARDE_KEEP", "5"}, {"SLURM_VARDE_RESTART", "never"}, {"SLURM_VARDE_MAX_RESTARTS", "7"},
-                             {"SLURM_JOB_USER", "ada"}, {"SLURM_JOB_ID", "9"}, {"SLURM_JOB_NAME", "t"}, {"ENVIRONMENT", "BATCH"}});
+    const auto found = read({{"SLURM_VARDE_INTERVAL", "20m"},
+                             {"SLURM_VARDE_DIR", "/s/%u/%x-%j"},
+                             {"SLURM_VARDE_NAME", "big"},
+                             {"SLURM_VARDE_KEEP", "5"},
+                             {"SLURM_VARDE_RESTART", "never"},
+                             {"SLURM_VARDE_MAX_RESTARTS", "7"},
+                             {"SLURM_JOB_USER", "ada"},
+                             {"SLURM_JOB_ID", "9"},
+                             {"SLURM_JOB_NAME", "t"},
+                             {"ENVIRONMENT", "BATCH"}});
     cr_assert(found.has_value(), "%s", found ? "" : found.error().context.c_str());
     cr_assert(found->interval_s == 1200 && found->directory == "/s/ada/t-9" && found->name == "big" && found->batch);
     cr_assert(found->keep == "5" && found->restart == "never" && found->max_restarts == "7" && found->job_id == "9");
@@ -59,7 +68,8 @@ Test(client_settings, nearer_wins) {
     given.socket = "/x.sock";
     both["VARDE_SOCKET"] = "/y.sock";
     found = read(both, given);
-    cr_assert(found->interval_s == 0 && found->directory == "/home/u/sub/%j" && found->name == "mine" && found->socket == "/x.sock");
+    cr_assert(found->interval_s == 0 && found->directory == "/home/u/sub/%j" && found->name == "mine" &&
+              found->socket == "/x.sock");
     cr_assert(read(both)->socket == "/y.sock");
 }
 
@@ -91,6 +101,4 @@ Test(client_settings, a_name_for_the_start_may_be_given) {
     cr_assert(read({{"VARDE_LAUNCH", "third"}}, given)->where.launch == "fourth");
 }
 
-Test(client_settings, salloc_is_no_batch_job) {
-    cr_assert(!read({{"SLURM_JOB_ID", "9"}})->batch);
-}
+Test(client_settings, salloc_is_no_batch_job) { cr_assert(!read({{"SLURM_JOB_ID", "9"}})->batch); }
