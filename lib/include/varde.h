@@ -99,7 +99,7 @@ enum varde_dtype {
 };
 
 /* How to open a run. Fill with VARDE_OPTIONS_INIT, then change what you need; NULL and -1 mean "from the environment":
- * what sbatch --ckpt-... set, then VARDE_... variables, then the launcher's (Slurm, torchrun, Open MPI, MPICH). */
+ * VARDE_... variables, then what sbatch --ckpt-... set, then the launcher's (torchrun, Open MPI, MPICH, Slurm). */
 typedef struct varde_options {
     size_t size;           /* sizeof(varde_options): how later versions tell what the caller knows */
     const char *directory; /* where runs live, taken as it is; else --ckpt-dir with its patterns; else ./checkpoints */
