@@ -80,7 +80,9 @@ field() { "$cluster" exec "$1" cat "/run/varde/$2/state.json" | jq -r ".$3"; }
         [[ $("$cluster" exec $node stat -c '%U %a' "/run/varde/$job") == "root 755" ]]
     done
     within 10 grep -q agent.sock "$flash/out.$job"
-    [[ $("$cluster" run --user guest id -un) == guest ]]
+    run "$cluster" exec node1 setpriv --reuid=guest --regid=guest --clear-groups python3 -c \
+        "import socket; socket.socket(socket.AF_UNIX).connect('/run/varde/$job/agent.sock')"
+    [[ $status -ne 0 && $output == *PermissionError* ]]
     "$cluster" run scancel "$job"
     within 60 no_jobs
     for node in node1 node2; do
@@ -94,7 +96,9 @@ field() { "$cluster" exec "$1" cat "/run/varde/$2/state.json" | jq -r ".$3"; }
     local job
     "$cluster" exec node1 rm -rf /run/varde
     printf '#!/bin/bash\nls -d /run/varde /proc/*/exe\n' >"$flash/job.sh"
-    "$cluster" run sbatch --wait --nodelist=node1 -o /flash/out.plain /flash/job.sh || true
+    # ls fails, as it should, and with it the job.
+    run "$cluster" run sbatch --wait --nodelist=node1 -o /flash/out.plain /flash/job.sh
+    [[ $(<"$flash/out.plain") == *"cannot access '/run/varde'"* ]]
     gone node1 /run/varde
     run ! grep /run/varde/ "$flash/out.plain"
 }
