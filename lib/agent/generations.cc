@@ -258,9 +258,9 @@ void node::lead_generations(const view& now) {
 void node::commit(const sealed_generation& generation) {
     committing_step_ = generation.step;
     store::manifest record{facts_.name, {generation.step, mine_.incarnation}, facts_.world, generation.packs, wall_ns(), VARDE_VERSION};
-    keeper_.post([this, record = std::move(record), keep = keep_] {
+    keeper_.post([this, start = start_number_.load(), record = std::move(record), keep = keep_] {
         auto done = run_->commit(record);
-        main_.post([this, step = record.id.step, done] { committed(step, done); });
+        main_.post([this, start, step = record.id.step, done] { if (start == start_number_) committed(step, done); });
         if (!done) return;
         auto retired = run_->retire(keep, record.id);
         if (!retired) log_.error("couldn't delete old generations: " + retired.error().context + "; trying again after the next one");

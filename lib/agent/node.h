@@ -17,6 +17,7 @@
 #include "agent/tasks.h"
 #include "base/options.h"
 
+#include <atomic>
 #include <deque>
 #include <memory>
 #include <optional>
@@ -164,7 +165,7 @@ private:
     slurm slurm_;
 
     // The start
-    uint64_t start_number_ = 0;                // what an earlier start still has under way comes back with its number, and is dropped
+    std::atomic<uint64_t> start_number_{0};    // what an earlier start still has under way carries its number, and is dropped
     stage stage_ = stage::idle;
     arena::hello facts_;                       // what all ranks of this start agree on
     std::vector<local_rank> ranks_;

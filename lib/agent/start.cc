@@ -103,7 +103,8 @@ void node::open_run() {
     // By the time of its step a proposal must have been written (one period), read (one more) and seen by the ranks.
     schedule_ = std::make_unique<schedule>(leader_options{interval_ns, with_.silence_ns, 3 * with_.pulse_ms * ns_per_ms});
 
-    keeper_.post([this, start = start_number_, mine = mine_, directory = facts_.directory, name = facts_.name] {
+    keeper_.post([this, start = start_number_.load(), mine = mine_, directory = facts_.directory, name = facts_.name] {
+        if (start != start_number_) return;   // its ranks have died; looking for other writers takes seconds
         const auto failed = [&](const failure& why) {
             main_.post([this, start, why] { if (start == start_number_) opened(why, why, 0); });
         };
@@ -148,8 +149,8 @@ void node::start_pulse(store::roster roster, uint64_t incarnation) {
     options.silence_ns = with_.silence_ns;
     pulse::handlers call;
     // The pulse of an earlier start says its last word when this one has begun: its slots, and that it is fenced (by this one), are not ours.
-    call.seen = [this, start = start_number_](std::vector<sighting> seen) { if (start == start_number_) on_seen(std::move(seen)); };
-    call.fenced = [this, start = start_number_](uint64_t newer, const std::string& host) { if (start == start_number_) on_fenced(newer, host); };
+    call.seen = [this, start = start_number_.load()](std::vector<sighting> seen) { if (start == start_number_) on_seen(std::move(seen)); };
+    call.fenced = [this, start = start_number_.load()](uint64_t newer, const std::string& host) { if (start == start_number_) on_fenced(newer, host); };
     call.failed = [this](const failure& why) { log_.error("couldn't use the roster: " + why.context + "; training goes on, trying again"); };
     call.steps = [control = memory_.control.data(), count = facts_.local_count](uint64_t& step_min, uint64_t& step_max) {
         read_steps(control, count, step_min, step_max);
@@ -236,7 +237,7 @@ void node::lead_start(const view& now) {
 // The newest complete generation, or what --ckpt-restart says; on the keeper, because it reads directories.
 void node::choose(bool after_damage) {
     const auto before = restart_->current().id;
-    keeper_.post([this, start = start_number_, after_damage, before, damage = restart_->damage(), policy = asked_] {
+    keeper_.post([this, start = start_number_.load(), after_damage, before, damage = restart_->damage(), policy = asked_] {
         if (after_damage) {
             if (auto done = run_->mark_damaged(before, damage); !done) log_.error(done.error().context);
         }
@@ -298,7 +299,7 @@ void node::follow_choice(const store::slot& leader) {
             restored_step_ = leader.choice_step;
             mine_.now = store::phase::loading;
             const store::generation_id id{leader.choice_step, leader.choice_incarnation};
-            keeper_.post([this, start = start_number_, id, attempt = followed_attempt_] {
+            keeper_.post([this, start = start_number_.load(), id, attempt = followed_attempt_] {
                 uint32_t node_count = 0;
                 if (auto record = run_->read_manifest(id)) node_count = static_cast<uint32_t>(record->packs.size());
                 else if (auto all = run_->list()) {
