@@ -10,13 +10,16 @@ constexpr uint64_t chunk_bytes = 8192;
 // A rank that stages chunk after chunk, slowly, as far as the ring has room.
 class stager {
 public:
-    stager(node_pages& pages, const drain_source& to, const std::vector<std::byte>& bytes, uint64_t stop_after = UINT64_MAX)
+    stager(node_pages& pages, const drain_source& to, const std::vector<std::byte>& bytes,
+           uint64_t stop_after = UINT64_MAX)
         : thread_([&pages, to, &bytes, stop_after, this] {
               for (uint64_t index = 0; index < std::min(to.chunk_count, stop_after) && !stop_; index++) {
                   const uint64_t chunk = to.first_chunk + index;
-                  while (chunk - to.control->released.load() >= to.place_count && !stop_) std::this_thread::sleep_for(std::chrono::microseconds(100));
+                  while (chunk - to.control->released.load() >= to.place_count && !stop_)
+                      std::this_thread::sleep_for(std::chrono::microseconds(100));
                   const uint64_t begin = index * chunk_bytes;
-                  std::memcpy(to.slab + (chunk % to.place_count) * chunk_bytes, bytes.data() + begin, std::min(chunk_bytes, bytes.size() - begin));
+                  std::memcpy(to.slab + (chunk % to.place_count) * chunk_bytes, bytes.data() + begin,
+                              std::min(chunk_bytes, bytes.size() - begin));
                   to.control->staged.store(chunk + 1, std::memory_order_release);
                   arena::ring(pages.node()->doorbell);
                   if (index % 5 == 0) std::this_thread::sleep_for(std::chrono::microseconds(200));
@@ -26,7 +29,7 @@ public:
         stop_ = true;
         finish();
     }
-    void finish() {   // everything is staged
+    void finish() {  // everything is staged
         if (thread_.joinable()) thread_.join();
     }
     stager(const stager&) = delete;
@@ -51,26 +54,33 @@ struct bench {
             ranges.push_back(make_range(rank, sizes[rank]));
             data.push_back(bytes_of(ranges.back(), step * 100 + rank));
             const uint64_t count = pack::chunk_count(ranges.back().size_bytes, chunk_bytes);
-            job.sources.push_back({pages.control(rank), pages.slab(rank, places * chunk_bytes), places, next_chunk[rank], count});
+            job.sources.push_back(
+                {pages.control(rank), pages.slab(rank, places * chunk_bytes), places, next_chunk[rank], count});
             next_chunk[rank] += count;
         }
         job.id = {step, 1};
-        job.image = need(pack::compose(identity_of(step, 1, 0, 1, static_cast<uint32_t>(sizes.size())), std::move(ranges), chunk_bytes));
+        job.image = need(pack::compose(identity_of(step, 1, 0, 1, static_cast<uint32_t>(sizes.size())),
+                                       std::move(ranges), chunk_bytes));
         job.retry_pause_ms = {100, 200};
     }
-    drain_outcome carry_out(drain_job& job) { return drain(run, engine, pages.node(), log, direct_refused).carry_out(job); }
+    drain_outcome carry_out(drain_job& job) {
+        return drain(run, engine, pages.node(), log, direct_refused).carry_out(job);
+    }
     // All ranks stage everything, the drain writes it.
     drain_outcome run_through(drain_job& job) {
         std::deque<stager> ranks;
         for (size_t i = 0; i < job.sources.size(); i++) ranks.emplace_back(pages, job.sources[i], data[i]);
         return carry_out(job);
     }
-    std::string generation_path(const drain_job& job) const { return run.path() + "/" + store::generation_name(job.id); }
+    std::string generation_path(const drain_job& job) const {
+        return run.path() + "/" + store::generation_name(job.id);
+    }
     std::string pack_path(const drain_job& job) const { return generation_path(job) + "/" + store::pack_name(0, 1); }
     size_t files_of(const drain_job& job) const {
         std::error_code none;
         size_t count = 0;
-        for (const auto& entry : std::filesystem::directory_iterator(generation_path(job), none)) count += entry.exists() ? 1 : 0;
+        for (const auto& entry : std::filesystem::directory_iterator(generation_path(job), none))
+            count += entry.exists() ? 1 : 0;
         return count;
     }
     void check_released(const drain_job& job) {
@@ -91,7 +101,8 @@ void check_sealed(bench& b, drain_job& job, const drain_outcome& outcome) {
     cr_assert(outcome.sealed, "%s", outcome.why.context.c_str());
     check_pack(b.pack_path(job), b.data);
     const std::string text = read_file(b.pack_path(job));
-    cr_assert_eq(outcome.seal_checksum, pack::checksum(std::as_bytes(std::span(text)).subspan(job.image.seal_offset, job.image.seal_bytes)));
+    cr_assert_eq(outcome.seal_checksum,
+                 pack::checksum(std::as_bytes(std::span(text)).subspan(job.image.seal_offset, job.image.seal_bytes)));
     cr_assert_eq(job.bytes_done.load(), job.image.file_bytes);
     cr_assert_eq(b.files_of(job), 1, "no .partial is left");
     b.check_released(job);
@@ -105,7 +116,8 @@ Test(agent_drain, writes_what_was_staged_with_every_shape_of_ring) {
         for (int round = 0; round < 3; round++) {
             const temporary_directory in;
             bench b(in.path(), 1 + static_cast<uint32_t>(random() % 4), 2 + random() % 9, use_ring);
-            for (uint64_t step = 1; step <= 3; step++) {   // one generation's chunks follow the other's in the same slabs
+            for (uint64_t step = 1; step <= 3;
+                 step++) {  // one generation's chunks follow the other's in the same slabs
                 drain_job job;
                 std::vector<uint64_t> sizes;
                 for (size_t i = 0; i < b.next_chunk.size(); i++) sizes.push_back(1 + random() % (20 * chunk_bytes));
@@ -125,7 +137,7 @@ Test(agent_drain, writes_ranks_without_a_byte) {
 }
 
 Test(agent_drain, a_rank_that_is_gone_ends_it_without_a_file_and_without_its_chunks) {
-    for (const uint64_t places : {16, 4}) {   // held, and as a ring
+    for (const uint64_t places : {16, 4}) {  // held, and as a ring
         const temporary_directory in;
         bench b(in.path(), 2, places);
         drain_job job;
@@ -151,7 +163,8 @@ Test(agent_drain, a_rank_that_is_gone_ends_it_without_a_file_and_without_its_chu
     }
 }
 
-// A rank gave a generation up, its chunks were never released, and the ring goes on: the count must not be taken from the rank's page.
+// A rank gave a generation up, its chunks were never released, and the ring goes on: the count must not be taken from
+// the rank's page.
 Test(agent_drain, nonsense_in_a_ranks_page_does_no_harm) {
     const temporary_directory in;
     bench b(in.path(), 1, 4);
@@ -162,7 +175,7 @@ Test(agent_drain, nonsense_in_a_ranks_page_does_no_harm) {
         job.sources[0].place_count = 4;
         job.sources[0].control->released = job.sources[0].first_chunk;
         stager(b.pages, job.sources[0], b.data[0]).finish();
-        job.sources[0].place_count = 3;   // not held: chunks are released one by one
+        job.sources[0].place_count = 3;  // not held: chunks are released one by one
         job.sources[0].control->released = nonsense;
         const auto outcome = b.carry_out(job);
         cr_assert(outcome.sealed);
@@ -189,9 +202,10 @@ int drain_on_full_tmpfs(bool becomes_free) {
     friendly.join();
     b.check_released(job);
     if (becomes_free) check_sealed(b, job, outcome);
-    const bool right = becomes_free ? outcome.sealed
-                                    : !outcome.sealed && outcome.why.what == code::no_space && outcome.why.os_errno == ENOSPC &&
-                                          outcome.why.context.find(in.path()) != std::string::npos && b.files_of(job) == 0;
+    const bool right = becomes_free
+                           ? outcome.sealed
+                           : !outcome.sealed && outcome.why.what == code::no_space && outcome.why.os_errno == ENOSPC &&
+                                 outcome.why.context.find(in.path()) != std::string::npos && b.files_of(job) == 0;
     if (!right) ::fprintf(stderr, "%s\n", outcome.why.context.c_str());
     ::umount(in.path().c_str());
     return right ? 0 : 1;

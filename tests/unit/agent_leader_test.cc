@@ -136,19 +136,23 @@ Test(agent_leader, knows_no_outcome_of_step_zero) {
 // ---- when the next generation is due
 
 Test(agent_schedule, keeps_the_interval_to_within_a_step_for_hours) {
-    for (const uint64_t step_ns : {ns_per_ms, 7 * ns_per_ms, 90 * ns_per_ms, 400 * ns_per_ms, 1100 * ns_per_ms, 3 * ns_per_s, 9 * ns_per_s}) {
+    for (const uint64_t step_ns :
+         {ns_per_ms, 7 * ns_per_ms, 90 * ns_per_ms, 400 * ns_per_ms, 1100 * ns_per_ms, 3 * ns_per_s, 9 * ns_per_s}) {
         world w(2);
         schedule s(every(60 * ns_per_s));
         pace p(w, s, step_ns);
         for (int i = 0; i < 3 * 3600; i++) {
             if (const auto step = p.beat()) w.set_all(*step, outcome::sealed);
         }
-        cr_assert(p.proposals.size() >= 176 && p.proposals.size() <= 180, "%zu proposals in 3 h of %lu ms steps", p.proposals.size(), step_ns / ns_per_ms);
+        cr_assert(p.proposals.size() >= 176 && p.proposals.size() <= 180, "%zu proposals in 3 h of %lu ms steps",
+                  p.proposals.size(), step_ns / ns_per_ms);
         // Against the first one: an error that adds up would show.  A beat is the resolution at which training is seen.
         for (size_t i = 1; i < p.proposals.size(); i++) {
-            const int64_t off = static_cast<int64_t>(p.time_of(p.proposals[i])) - static_cast<int64_t>(p.time_of(p.proposals[0]) + i * 60 * ns_per_s);
+            const int64_t off = static_cast<int64_t>(p.time_of(p.proposals[i])) -
+                                static_cast<int64_t>(p.time_of(p.proposals[0]) + i * 60 * ns_per_s);
             const int64_t most = static_cast<int64_t>(std::max<uint64_t>(2 * step_ns, ns_per_s));
-            cr_assert(std::abs(off) <= most, "generation %zu is off by %ld ms at %lu ms per step", i, off / 1'000'000, step_ns / ns_per_ms);
+            cr_assert(std::abs(off) <= most, "generation %zu is off by %ld ms at %lu ms per step", i, off / 1'000'000,
+                      step_ns / ns_per_ms);
         }
     }
 }
@@ -163,11 +167,12 @@ Test(agent_schedule, proposes_far_enough_ahead_for_every_node_to_read_it) {
             if (!step) continue;
             cr_assert(*step >= p.newest() + 2);
             // Where training is, is seen once per beat.
-            cr_assert(p.time_of(*step) + ns_per_s >= w.now_ns + lead_ns, "step %lu is %ld ms away at %lu ms per step", *step,
-                      static_cast<int64_t>(p.time_of(*step) - w.now_ns) / 1'000'000, step_ns / ns_per_ms);
+            cr_assert(p.time_of(*step) + ns_per_s >= w.now_ns + lead_ns, "step %lu is %ld ms away at %lu ms per step",
+                      *step, static_cast<int64_t>(p.time_of(*step) - w.now_ns) / 1'000'000, step_ns / ns_per_ms);
             w.set_all(*step, outcome::sealed);
         }
-        cr_assert(p.proposals.size() >= 11, "%zu proposals at %lu ms per step", p.proposals.size(), step_ns / ns_per_ms);
+        cr_assert(p.proposals.size() >= 11, "%zu proposals at %lu ms per step", p.proposals.size(),
+                  step_ns / ns_per_ms);
     }
 }
 
@@ -217,7 +222,7 @@ Test(agent_schedule, waits_for_a_drain_and_counts_that_once) {
     cr_assert_eq(p.proposals.size(), 1, "while it is drained");
     cr_assert_eq(s.stretched(), 0, "the proposal is still open");
     w.set_all(first, outcome::sealed);
-    p.run(100 * ns_per_s);   // sealed, but the next one's chunks are still there
+    p.run(100 * ns_per_s);  // sealed, but the next one's chunks are still there
     cr_assert_eq(p.proposals.size(), 1);
     cr_assert_eq(s.stretched(), 1, "counted once, not once per beat");
     w.nodes[1].slot.drain_busy = 0;
@@ -237,7 +242,8 @@ Test(agent_schedule, doubles_its_lead_after_a_node_was_late_and_tries_again_at_o
         step = p.until_proposal(2 * ns_per_s);
         cr_assert(step != 0, "try %d", i);
         const uint64_t lead = p.time_of(step) - w.now_ns;
-        cr_assert(lead > lead_before || lead >= 59 * ns_per_s, "lead %lu ms after %lu ms", lead / ns_per_ms, lead_before / ns_per_ms);
+        cr_assert(lead > lead_before || lead >= 59 * ns_per_s, "lead %lu ms after %lu ms", lead / ns_per_ms,
+                  lead_before / ns_per_ms);
         cr_assert(lead <= 62 * ns_per_s, "bounded");
         lead_before = lead;
     }
@@ -261,13 +267,14 @@ Test(agent_schedule, has_one_open_proposal_at_a_time) {
     pace p(w, s, 100 * ns_per_ms);
     const uint64_t first = p.until_proposal(100 * ns_per_s);
     w.nodes[1].slot.drain_busy = 1;
-    w.set(0, first, outcome::sealed);   // the other has not said a word
+    w.set(0, first, outcome::sealed);  // the other has not said a word
     p.run(1000 * ns_per_s);
     cr_assert_eq(p.proposals.size(), 1);
     cr_assert_eq(s.proposed_step(), first);
 }
 
-// A leader that was silent for a while comes back with a proposal that the others no longer arm: nobody will ever report it.
+// A leader that was silent for a while comes back with a proposal that the others no longer arm: nobody will ever report
+// it.
 Test(agent_schedule, gives_a_lost_proposal_up_at_the_next_interval) {
     world w(2);
     schedule s(every(60 * ns_per_s));
@@ -283,7 +290,7 @@ Test(agent_schedule, a_new_leader_begins_with_a_whole_interval) {
     world w(2, 1);
     schedule s(every(60 * ns_per_s));
     const uint64_t start_ns = w.now_ns;
-    for (int i = 0; i < 500; i++) {   // node 0 leads: node 1 only watches
+    for (int i = 0; i < 500; i++) {  // node 0 leads: node 1 only watches
         w.now_ns += ns_per_s;
         w.all_at((w.now_ns - start_ns) / (100 * ns_per_ms));
         s.observe(w.now());
@@ -303,7 +310,7 @@ Test(agent_complete, only_when_every_node_has_sealed_the_same_step) {
     w.set_all(100, outcome::sealed);
     w.set(2, 100, outcome::pending);
     cr_assert(newly_complete(w.now(), 0).empty());
-    w.set(2, 200, outcome::sealed);   // another step
+    w.set(2, 200, outcome::sealed);  // another step
     cr_assert(newly_complete(w.now(), 0).empty());
     w.set(2, 100, outcome::failed);
     cr_assert(newly_complete(w.now(), 0).empty());
@@ -375,7 +382,7 @@ Test(agent_death, needs_both_silence_and_stopped_training) {
 Test(agent_death, is_not_called_while_slots_cannot_be_read) {
     world w(2);
     schedule s = paced(w, 100 * ns_per_ms);
-    w.now_ns += 10 * silence_ns;   // no look at the roster has succeeded: quiet_ns has not grown
+    w.now_ns += 10 * silence_ns;  // no look at the roster has succeeded: quiet_ns has not grown
     s.observe(w.now());
     cr_assert(dead_nodes(w.now(), every(0), s).empty());
 }
@@ -384,7 +391,7 @@ Test(agent_death, is_not_called_during_a_long_step) {
     world w(2);
     schedule s = paced(w, 60 * ns_per_s);
     w.nodes[1].quiet_ns = silence_ns;
-    for (int i = 0; i < 100; i++) {   // 100 s into a step of 60 s
+    for (int i = 0; i < 100; i++) {  // 100 s into a step of 60 s
         w.now_ns += ns_per_s;
         s.observe(w.now());
         cr_assert(dead_nodes(w.now(), every(0), s).empty(), "%d s after the last step", i);
@@ -428,7 +435,7 @@ Test(agent_restart, is_confirmed_by_all_verdicts_of_this_attempt_and_not_before)
     cr_assert_eq(r.confirmed_attempt(), 0);
     answer(w, 0, 1, verdict::loaded);
     answer(w, 1, 1, verdict::loaded);
-    answer(w, 2, 0, verdict::loaded);   // of no attempt
+    answer(w, 2, 0, verdict::loaded);  // of no attempt
     cr_assert(r.next(w.now()) == restart::wish::nothing);
     cr_assert_eq(r.confirmed_attempt(), 0);
     answer(w, 2, 1, verdict::loaded);
@@ -461,7 +468,8 @@ Test(agent_restart, walks_back_when_one_node_finds_damage) {
 }
 
 Test(agent_restart, is_refused_for_good_by_what_does_not_fit) {
-    for (const auto& [what, expected] : {std::pair{verdict::mismatch, code::mismatch}, std::pair{verdict::failed, code::io}}) {
+    for (const auto& [what, expected] :
+         {std::pair{verdict::mismatch, code::mismatch}, std::pair{verdict::failed, code::io}}) {
         world w(2);
         restart r;
         cr_assert(r.next(w.now()) == restart::wish::choose);
@@ -497,16 +505,16 @@ namespace {
 
 // One node's own state; its slot reaches the others with a delay, or not at all.
 struct sim_node {
-    store::slot said;                               // what it would write now
+    store::slot said;  // what it would write now
     std::deque<std::pair<uint64_t, store::slot>> on_the_way;
     uint64_t armed = 0;
     bool dead = false;
     uint64_t write_fails_until_ns = 0;
-    std::map<uint64_t, uint64_t> sealed_at_ns;      // step -> when its drain ends
+    std::map<uint64_t, uint64_t> sealed_at_ns;  // step -> when its drain ends
     std::set<uint64_t> really_sealed;
     uint64_t verdict_at_ns = 0;
     uint64_t loading_attempt = 0;
-    bool lies_damaged = false;                      // its pack of the newest generation is broken
+    bool lies_damaged = false;  // its pack of the newest generation is broken
 };
 
 class simulation {
@@ -560,11 +568,15 @@ private:
         if (said.proposed_step > node.armed) {
             node.armed = said.proposed_step;
             set(node, node.armed, node.armed <= step() ? outcome::late : outcome::pending);
-            if (node.armed > step()) node.sealed_at_ns[node.armed] = training_since_ns_ + node.armed * step_ns_ + pick(1, 90) * ns_per_s;
+            if (node.armed > step())
+                node.sealed_at_ns[node.armed] = training_since_ns_ + node.armed * step_ns_ + pick(1, 90) * ns_per_s;
         }
         for (auto at = node.sealed_at_ns.begin(); at != node.sealed_at_ns.end();) {
-            if (now_ns_ < at->second) { ++at; continue; }
-            const bool lost = pick(0, 19) == 0;   // a failed write
+            if (now_ns_ < at->second) {
+                ++at;
+                continue;
+            }
+            const bool lost = pick(0, 19) == 0;  // a failed write
             set(node, at->first, lost ? outcome::failed : outcome::sealed);
             if (!lost) node.really_sealed.insert(at->first);
             at = node.sealed_at_ns.erase(at);
@@ -593,7 +605,10 @@ private:
     void set(sim_node& node, uint64_t step, outcome what) {
         auto& states = node.said.generations;
         for (auto& state : states) {
-            if (state.step == step) { state.what = what; return; }
+            if (state.step == step) {
+                state.what = what;
+                return;
+            }
         }
         std::move_backward(states.begin(), states.end() - 1, states.end());
         states[0] = {step, what, 0, 0, 1, 1};
@@ -626,7 +641,8 @@ private:
     void see(sighting& seen, size_t other) {
         auto& way = nodes_[other].on_the_way;
         while (way.size() > 1 && way[1].first <= now_ns_) way.pop_front();
-        if (!way.empty() && way.front().first <= now_ns_ && (!seen.seen || way.front().second.sequence != seen.slot.sequence)) {
+        if (!way.empty() && way.front().first <= now_ns_ &&
+            (!seen.seen || way.front().second.sequence != seen.slot.sequence)) {
             seen = {true, way.front().second, 0};
         } else {
             seen.quiet_ns += ns_per_s;
@@ -664,8 +680,10 @@ private:
         }
         if (mine->confirmed_attempt() != before) {
             for (const auto& other : nodes_) {
-                cr_assert(other.said.verdict_attempt == mine->confirmed_attempt() && other.said.loaded == verdict::loaded,
-                          "seed %lu: attempt %lu is confirmed without %s", seed_, mine->confirmed_attempt(), other.said.host.c_str());
+                cr_assert(
+                    other.said.verdict_attempt == mine->confirmed_attempt() && other.said.loaded == verdict::loaded,
+                    "seed %lu: attempt %lu is confirmed without %s", seed_, mine->confirmed_attempt(),
+                    other.said.host.c_str());
             }
         }
         auto& said = nodes_[i].said;
@@ -687,8 +705,8 @@ private:
         for (const auto& generation : newly_complete(now, said.complete_step)) {
             cr_assert_eq(generation.packs.size(), nodes_.size());
             for (const auto& other : nodes_) {
-                cr_assert(other.really_sealed.count(generation.step) == 1, "seed %lu: step %lu is complete without %s", seed_,
-                          generation.step, other.said.host.c_str());
+                cr_assert(other.really_sealed.count(generation.step) == 1, "seed %lu: step %lu is complete without %s",
+                          seed_, generation.step, other.said.host.c_str());
             }
             said.complete_step = generation.step;
             completed_++;
@@ -732,5 +750,7 @@ Test(agent_simulation, no_seed_breaks_a_promise) {
         trained += one.trains() ? 1 : 0;
     }
     // That the promises were put to the test at all.
-    if (wanted == nullptr) cr_assert(trained > 25 && proposals > 60 && completed > 20, "%lu trained, %lu proposals, %lu completed", trained, proposals, completed);
+    if (wanted == nullptr)
+        cr_assert(trained > 25 && proposals > 60 && completed > 20, "%lu trained, %lu proposals, %lu completed",
+                  trained, proposals, completed);
 }

@@ -118,7 +118,7 @@ Test(agent_ledger, a_torn_record_is_as_if_it_was_never_written) {
         ledger next = h.worker();
         cr_assert_eq(next.records().size(), 2);
         cr_assert_eq(value_of(next, record::save, 0), "step 100", "cut to %zu of %zu bytes", length, whole.size());
-        put(next, record::save, 0, "300");   // shorter than what lies there in pieces
+        put(next, record::save, 0, "300");  // shorter than what lies there in pieces
         cr_assert_eq(value_of(h.worker(), record::save, 0), "300", "after a cut to %zu", length);
         cr_assert_eq(value_of(h.worker(), record::hello, 0), "kept");
     }
@@ -171,7 +171,8 @@ Test(agent_ledger, stays_small_however_often_a_record_is_renewed) {
     cr_assert(h.size(0) + h.size(1) < (12U << 20), "%lu bytes", h.size(0) + h.size(1));
     const ledger next = h.worker();
     cr_assert_eq(next.records().size(), 4);
-    for (uint32_t rank = 0; rank < 4; rank++) cr_assert_eq(value_of(next, record::layout, rank), value + std::to_string(296 + rank));
+    for (uint32_t rank = 0; rank < 4; rank++)
+        cr_assert_eq(value_of(next, record::layout, rank), value + std::to_string(296 + rank));
 }
 
 Test(agent_ledger, takes_the_layout_of_a_hundred_thousand_tensors) {

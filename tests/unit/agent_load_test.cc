@@ -11,20 +11,23 @@ using namespace agent_test;
 namespace {
 
 constexpr uint64_t chunk_bytes = 8192;
-constexpr uint64_t rows = 600;      // of the tensor that is split by rows
-constexpr uint64_t columns = 101;   // so that no piece ends at a chunk
+constexpr uint64_t rows = 600;     // of the tensor that is split by rows
+constexpr uint64_t columns = 101;  // so that no piece ends at a chunk
 
 // The saved tensor's byte at a flat index, and one rank's rows of it.
 std::byte tensor_byte(uint64_t index) { return byte_at(42, index); }
 struct part {
     uint64_t first = 0, count = 0;
 };
-part part_of(uint32_t rank, uint32_t world) { return {rows * rank / world, rows * (rank + 1) / world - rows * rank / world}; }
+part part_of(uint32_t rank, uint32_t world) {
+    return {rows * rank / world, rows * (rank + 1) / world - rows * rank / world};
+}
 
 pack::range range_of(uint32_t rank, uint32_t world) {
     const part mine = part_of(rank, world);
-    std::vector<pack::shard> shards{{"w", pack::dtype::u8, {mine.count, columns}, {rows, columns}, {mine.first, 0}, 0, 0},
-                                    {"shared", pack::dtype::f32, {33}, {}, {}, 0, 0}};
+    std::vector<pack::shard> shards{
+        {"w", pack::dtype::u8, {mine.count, columns}, {rows, columns}, {mine.first, 0}, 0, 0},
+        {"shared", pack::dtype::f32, {33}, {}, {}, 0, 0}};
     return need(pack::arrange(rank, std::move(shards)));
 }
 
@@ -78,8 +81,10 @@ void flip_byte(const std::string& path, uint64_t offset) {
 // The ranks of one node that load: each takes its chunks on a thread of its own.
 class node_that_loads {
 public:
-    node_that_loads(store::run_directory& from, uint32_t node, uint32_t nodes, uint32_t per_node, uint32_t saved_nodes, uint64_t places, bool use_ring = true)
-        : pages_(per_node * places * chunk_bytes), engine_(open_engine(pages_, use_ring)), world_(nodes * per_node), first_rank_(node * per_node) {
+    node_that_loads(store::run_directory& from, uint32_t node, uint32_t nodes, uint32_t per_node, uint32_t saved_nodes,
+                    uint64_t places, bool use_ring = true)
+        : pages_(per_node * places * chunk_bytes), engine_(open_engine(pages_, use_ring)), world_(nodes * per_node),
+          first_rank_(node * per_node) {
         load_job job;
         job.id = id_of(100, 1);
         job.node_index = node;
@@ -119,10 +124,11 @@ public:
         return done;
     }
     void check_memory() const {
-        for (uint32_t i = 0; i < memory_.size(); i++) cr_assert(memory_[i] == wanted_bytes(ranges_[i], first_rank_ + i, world_), "rank %u", first_rank_ + i);
+        for (uint32_t i = 0; i < memory_.size(); i++)
+            cr_assert(memory_[i] == wanted_bytes(ranges_[i], first_rank_ + i, world_), "rank %u", first_rank_ + i);
     }
 
-    int deaf_rank = -1;          // takes no chunk
+    int deaf_rank = -1;  // takes no chunk
     int cancel_after_ms = -1;
     bool forged = false;
     load_job job_;
@@ -147,7 +153,7 @@ private:
                 inbox_[rank].pop_front();
             }
             if (static_cast<int>(rank) == deaf_rank) continue;
-            if (forged) {   // of an earlier attempt, of places that are being filled, of no place at all
+            if (forged) {  // of an earlier attempt, of places that are being filled, of no place at all
                 for (uint64_t place = 0; place < 70; place++) work_->taken(rank, place);
                 work_->taken(rank, UINT64_MAX);
                 work_->taken(99, chunk.ticket);
@@ -157,7 +163,8 @@ private:
                 cr_assert(copy.place_offset + copy.size_bytes <= job.slab_bytes);
                 const auto& shard = ranges_[rank].shards[copy.shard_index];
                 cr_assert(copy.shard_offset + copy.size_bytes <= shard.size_bytes);
-                std::memcpy(memory_[rank].data() + shard.offset_bytes + copy.shard_offset, job.slab + copy.place_offset, copy.size_bytes);
+                std::memcpy(memory_[rank].data() + shard.offset_bytes + copy.shard_offset, job.slab + copy.place_offset,
+                            copy.size_bytes);
             }
             work_->taken(rank, chunk.ticket);
         }
@@ -178,7 +185,9 @@ private:
 };
 
 struct saved {
-    explicit saved(uint32_t nodes, uint32_t per_node) : run(store_test::open_run(in)) { write_generation(run, nodes, per_node); }
+    explicit saved(uint32_t nodes, uint32_t per_node) : run(store_test::open_run(in)) {
+        write_generation(run, nodes, per_node);
+    }
     temporary_directory in;
     store::run_directory run;
 };
@@ -222,7 +231,7 @@ Test(agent_load, never_waits_for_an_answer_that_has_come) {
 Test(agent_load, finds_a_damaged_chunk_and_names_it) {
     saved s(1, 1);
     const std::string path = pack_path(s.run, 0, 1);
-    flip_byte(path, 4096 + 3 * chunk_bytes + 17);   // the header has one page
+    flip_byte(path, 4096 + 3 * chunk_bytes + 17);  // the header has one page
     node_that_loads n(s.run, 0, 1, 1, 1, 4);
     const auto done = n.carry_out();
     refused(done, code::damaged, path.c_str());
@@ -291,11 +300,14 @@ Test(agent_load, cuts_pieces_at_the_chunks_of_their_source) {
     sources[0].image.chunk_bytes = 100;
     sources[1].image.chunk_bytes = 40;
     const std::vector<range_origin> origin{{0, 0}, {0, 1}, {1, 0}};
-    const std::vector<pack::piece> pieces{{0, 0, 0, 90, 30}, {1, 5, 0, 120, 10}, {0, 30, 1, 0, 100}, {2, 0, 2, 39, 2}, {2, 2, 2, 41, 0}};
+    const std::vector<pack::piece> pieces{
+        {0, 0, 0, 90, 30}, {1, 5, 0, 120, 10}, {0, 30, 1, 0, 100}, {2, 0, 2, 39, 2}, {2, 2, 2, 41, 0}};
     const auto steps = cut_into_steps(pieces, origin, sources);
     cr_assert_eq(steps.size(), 5);
     const auto is = [&](size_t i, uint32_t source, uint32_t range, uint64_t chunk, size_t copies) {
-        cr_assert(steps[i].source == source && steps[i].range == range && steps[i].chunk_in_range == chunk && steps[i].copies.size() == copies, "step %zu", i);
+        cr_assert(steps[i].source == source && steps[i].range == range && steps[i].chunk_in_range == chunk &&
+                      steps[i].copies.size() == copies,
+                  "step %zu", i);
     };
     is(0, 0, 0, 0, 1);
     is(1, 0, 0, 1, 2);
@@ -303,7 +315,9 @@ Test(agent_load, cuts_pieces_at_the_chunks_of_their_source) {
     is(3, 1, 0, 0, 1);
     is(4, 1, 0, 1, 1);
     const auto& second = steps[1].copies[1];
-    cr_assert(second.shard_index == 1 && second.shard_offset == 5 && second.place_offset == 20 && second.size_bytes == 10);
-    cr_assert(steps[1].copies[0].shard_offset == 10 && steps[1].copies[0].place_offset == 0 && steps[1].copies[0].size_bytes == 20);
+    cr_assert(second.shard_index == 1 && second.shard_offset == 5 && second.place_offset == 20 &&
+              second.size_bytes == 10);
+    cr_assert(steps[1].copies[0].shard_offset == 10 && steps[1].copies[0].place_offset == 0 &&
+              steps[1].copies[0].size_bytes == 20);
     cr_assert(cut_into_steps({}, origin, sources).empty());
 }

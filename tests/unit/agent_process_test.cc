@@ -44,7 +44,8 @@ public:
         // With a job's number, a start takes over from the one before at once instead of watching it for a while.
         const pid_t starter = ::fork();
         if (starter == 0) {
-            ::execl(program.c_str(), "varde-agent", "--embedded", "--job", "7", "--socket", socket_path().c_str(), "--arena-bytes", "4194304", nullptr);
+            ::execl(program.c_str(), "varde-agent", "--embedded", "--job", "7", "--socket", socket_path().c_str(),
+                    "--arena-bytes", "4194304", nullptr);
             ::_exit(127);
         }
         int status = 0;
@@ -89,7 +90,8 @@ private:
 // One rank in the library's place.
 class fake_rank {
 public:
-    fake_rank(const agent_process& agent, uint32_t rank, uint32_t world, const std::string& launch) : agent_(agent), range_(make_range(rank, 300'000 + rank)) {
+    fake_rank(const agent_process& agent, uint32_t rank, uint32_t world, const std::string& launch)
+        : agent_(agent), range_(make_range(rank, 300'000 + rank)) {
         facts_.rank = facts_.local_rank = rank;
         facts_.world = facts_.local_count = world;
         facts_.node_count = 1;
@@ -120,12 +122,14 @@ public:
         for (;;) {
             const auto frame = receive(10'000);
             if (frame.type == message::restored) return need(arena::decode<arena::restored>(frame.payload)).step;
-            cr_assert(frame.type == message::restore_chunk, "type %d: %s", static_cast<int>(frame.type), frame.payload.c_str());
+            cr_assert(frame.type == message::restore_chunk, "type %d: %s", static_cast<int>(frame.type),
+                      frame.payload.c_str());
             const auto chunk = need(arena::decode<arena::restore_chunk>(frame.payload));
             const auto expected = bytes_of(range_, seed(saved_step));
             for (const auto& copy : chunk.copies) {
                 const auto& shard = range_.shards[copy.shard_index];
-                cr_assert(std::memcmp(slab_ + copy.place_offset, expected.data() + shard.offset_bytes + copy.shard_offset, copy.size_bytes) == 0);
+                cr_assert(std::memcmp(slab_ + copy.place_offset,
+                                      expected.data() + shard.offset_bytes + copy.shard_offset, copy.size_bytes) == 0);
                 got_bytes += copy.size_bytes;
             }
             send(arena::chunk_taken{chunk.ticket});
@@ -158,7 +162,9 @@ public:
     }
     void close() { socket_.reset(); }
     template <class T>
-    void send(const T& body) { need(arena::send_all(socket_.get(), arena::frame_of(body), {}, 2000)); }
+    void send(const T& body) {
+        need(arena::send_all(socket_.get(), arena::frame_of(body), {}, 2000));
+    }
     arena::frame receive(int timeout_ms = 8000) {
         arena::frame out;
         while (!need(reader_.next(out))) {
@@ -206,14 +212,17 @@ private:
 };
 
 // The ranks of one node, up to "restored".
-std::deque<fake_rank> start(const agent_process& agent, uint32_t count, const std::string& launch, uint64_t expected_step) {
+std::deque<fake_rank> start(const agent_process& agent, uint32_t count, const std::string& launch,
+                            uint64_t expected_step) {
     std::deque<fake_rank> ranks;
     for (uint32_t i = 0; i < count; i++) ranks.emplace_back(agent, i, count, launch).hello();
     for (auto& rank : ranks) rank.ask_restore();
     std::deque<std::thread> threads;
-    for (auto& rank : ranks) threads.emplace_back([&rank, expected_step] { cr_assert_eq(rank.restored(expected_step), expected_step); });
+    for (auto& rank : ranks)
+        threads.emplace_back([&rank, expected_step] { cr_assert_eq(rank.restored(expected_step), expected_step); });
     for (auto& one : threads) one.join();
-    if (expected_step != 0) for (auto& rank : ranks) cr_assert(rank.got_bytes >= 300'000);
+    if (expected_step != 0)
+        for (auto& rank : ranks) cr_assert(rank.got_bytes >= 300'000);
     return ranks;
 }
 
@@ -225,7 +234,9 @@ bool is_complete(const agent_process& agent, uint64_t step) {
     auto run = store::run_directory::open(agent.run_path(), "run", false);
     if (!run) return false;
     const auto all = run->list();
-    return all && std::any_of(all->begin(), all->end(), [&](const auto& one) { return one.id.step == step && one.status == store::generation_status::complete; });
+    return all && std::any_of(all->begin(), all->end(), [&](const auto& one) {
+               return one.id.step == step && one.status == store::generation_status::complete;
+           });
 }
 
 }  // namespace
@@ -281,12 +292,17 @@ Test(agent_process, a_worker_that_is_killed_is_replaced_and_what_is_staged_is_wr
     for (auto& rank : ranks) rank.save(100);
     wait_complete(ranks[0], 100);
     for (auto& rank : ranks) rank.announce(200);
-    for (auto& rank : ranks) rank.stage(200, rank.count() / 2);   // so that the drain is under way
+    for (auto& rank : ranks) rank.stage(200, rank.count() / 2);  // so that the drain is under way
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
     const pid_t first = agent.worker();
     cr_assert_eq(::kill(first, SIGKILL), 0);
     for (auto& rank : ranks) rank.stage(200, rank.count());
-    agent_process::wait_for([&] { const pid_t now = agent.worker(); return now != 0 && now != first; }, "the next worker");
+    agent_process::wait_for(
+        [&] {
+            const pid_t now = agent.worker();
+            return now != 0 && now != first;
+        },
+        "the next worker");
     wait_complete(ranks[0], 200);
     cr_assert(is_complete(agent, 200));
     for (auto& rank : ranks) rank.hello(true);
@@ -299,7 +315,15 @@ Test(agent_process, no_frame_can_end_the_worker) {
     auto ranks = start(agent, 1, "test.1", 0);
     const pid_t worker = agent.worker();
     std::mt19937_64 random(11);
-    const std::string hello_bytes = arena::frame_of([&] { arena::hello h; h.world = h.local_count = 3; h.node_count = 1; h.launch = "test.1"; h.directory = agent.run_path(); h.name = "run"; return h; }());
+    const std::string hello_bytes = arena::frame_of([&] {
+        arena::hello h;
+        h.world = h.local_count = 3;
+        h.node_count = 1;
+        h.launch = "test.1";
+        h.directory = agent.run_path();
+        h.name = "run";
+        return h;
+    }());
     for (int round = 0; round < 600; round++) {
         const unique_fd socket = agent.connect();
         std::string bytes;
@@ -307,11 +331,18 @@ Test(agent_process, no_frame_can_end_the_worker) {
             std::string frame;
             switch (random() % 4) {
             case 0: frame = hello_bytes; break;
-            case 1: frame = arena::frame_bytes(static_cast<message>(random() % 40), std::string(random() % 80, static_cast<char>(random()))); break;
-            case 2: frame = arena::frame_of(arena::save{random() % 1000, random() % 2, random() % 9, random() % 9}); break;
-            default: for (uint64_t n = random() % 60; n > 0; n--) frame += static_cast<char>(random());
+            case 1:
+                frame = arena::frame_bytes(static_cast<message>(random() % 40),
+                                           std::string(random() % 80, static_cast<char>(random())));
+                break;
+            case 2:
+                frame = arena::frame_of(arena::save{random() % 1000, random() % 2, random() % 9, random() % 9});
+                break;
+            default:
+                for (uint64_t n = random() % 60; n > 0; n--) frame += static_cast<char>(random());
             }
-            if (!frame.empty() && random() % 3 == 0) frame[random() % frame.size()] ^= static_cast<char>(1 << random() % 8);
+            if (!frame.empty() && random() % 3 == 0)
+                frame[random() % frame.size()] ^= static_cast<char>(1 << random() % 8);
             bytes += frame;
         }
         discard(arena::send_all(socket.get(), bytes, {}, 200), "it may have closed already");
@@ -362,7 +393,8 @@ Test(agent_process, ranks_that_die_while_the_run_is_opened_do_not_harm_the_next_
 Test(agent_process, another_user_is_refused) {
     if (::geteuid() != 0) cr_skip_test("needs root");
     const agent_process agent;
-    for (std::string path = agent.socket_path(); path.size() > 1; path = std::filesystem::path(path).parent_path().string()) {
+    for (std::string path = agent.socket_path(); path.size() > 1;
+         path = std::filesystem::path(path).parent_path().string()) {
         if (path.find("varde-test") != std::string::npos) ::chmod(path.c_str(), 0777);
     }
     const int status = store_test::in_child([&] {

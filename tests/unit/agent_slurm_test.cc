@@ -1,4 +1,5 @@
-// What the agent reads from scontrol's output, and what it tells scontrol to do: against real lines, and a script in scontrol's place.
+// What the agent reads from scontrol's output, and what it tells scontrol to do: against real lines, and a script in
+// scontrol's place.
 #include "agent/slurm.h"
 
 #include "base/clock.h"
@@ -16,25 +17,39 @@ using store_test::write_file;
 namespace {
 
 // As Slurm 22.05.8 prints it.
-std::string line_of_22(const std::string& id, const std::string& name, const std::string& state, int restarts, const std::string& comment) {
-    return id + " JobName=" + name + " UserId=varde(61001) GroupId=varde(61001) MCS_label=N/A Priority=4294901757 Nice=0 Account=(null) QOS=(null) JobState=" +
+std::string line_of_22(const std::string& id, const std::string& name, const std::string& state, int restarts,
+                       const std::string& comment) {
+    return id + " JobName=" + name +
+           " UserId=varde(61001) GroupId=varde(61001) MCS_label=N/A Priority=4294901757 Nice=0 Account=(null) "
+           "QOS=(null) JobState=" +
            state + " Reason=None Dependency=(null) Requeue=1 Restarts=" + std::to_string(restarts) +
-           " BatchFlag=1 Reboot=0 ExitCode=0:0 RunTime=00:00:41 TimeLimit=UNLIMITED TimeMin=N/A SubmitTime=2026-11-30T12:34:30 "
-           "EligibleTime=2026-11-30T12:34:30 AccrueTime=Unknown StartTime=2026-11-30T12:34:31 EndTime=Unknown Deadline=N/A SuspendTime=None "
-           "SecsPreSuspend=0 LastSchedEval=2026-11-30T12:34:30 Scheduler=Main Partition=all AllocNode:Sid=controller:0 ReqNodeList=(null) "
-           "ExcNodeList=(null) NodeList=node[1-2] BatchHost=node1 NumNodes=2 NumCPUs=2 NumTasks=2 CPUs/Task=1 ReqB:S:C:T=0:0:*:* "
-           "TRES=cpu=2,mem=4G,node=2,billing=2 Socks/Node=* NtasksPerN:B:S:C=0:0:*:* CoreSpec=* MinCPUsNode=1 MinMemoryNode=0 MinTmpDiskNode=0 "
-           "Features=(null) DelayBoot=00:00:00 OverSubscribe=OK Contiguous=0 Licenses=(null) Network=(null) Command=(null) WorkDir=/home/varde " +
-           (comment.empty() ? "" : "Comment=" + comment + "  ") + "StdErr=/home/varde/slurm-7.out StdIn=/dev/null StdOut=/home/varde/slurm-7.out Power= \n";
+           " BatchFlag=1 Reboot=0 ExitCode=0:0 RunTime=00:00:41 TimeLimit=UNLIMITED TimeMin=N/A "
+           "SubmitTime=2026-11-30T12:34:30 "
+           "EligibleTime=2026-11-30T12:34:30 AccrueTime=Unknown StartTime=2026-11-30T12:34:31 EndTime=Unknown "
+           "Deadline=N/A SuspendTime=None "
+           "SecsPreSuspend=0 LastSchedEval=2026-11-30T12:34:30 Scheduler=Main Partition=all AllocNode:Sid=controller:0 "
+           "ReqNodeList=(null) "
+           "ExcNodeList=(null) NodeList=node[1-2] BatchHost=node1 NumNodes=2 NumCPUs=2 NumTasks=2 CPUs/Task=1 "
+           "ReqB:S:C:T=0:0:*:* "
+           "TRES=cpu=2,mem=4G,node=2,billing=2 Socks/Node=* NtasksPerN:B:S:C=0:0:*:* CoreSpec=* MinCPUsNode=1 "
+           "MinMemoryNode=0 MinTmpDiskNode=0 "
+           "Features=(null) DelayBoot=00:00:00 OverSubscribe=OK Contiguous=0 Licenses=(null) Network=(null) "
+           "Command=(null) WorkDir=/home/varde " +
+           (comment.empty() ? "" : "Comment=" + comment + "  ") +
+           "StdErr=/home/varde/slurm-7.out StdIn=/dev/null StdOut=/home/varde/slurm-7.out Power= \n";
 }
 
 // Newer versions have more keys before, and no Power.
 std::string line_of_newer(const std::string& comment) {
-    return "JobId=7 JobName=train UserId=varde(61001) GroupId=varde(61001) MCS_label=N/A Priority=1 Nice=0 Account=(null) QOS=normal JobState=RUNNING "
-           "Reason=None FailedNode=node9 Dependency=(null) Requeue=0 Restarts=2 BatchFlag=1 Reboot=0 ExitCode=0:0 RunTime=00:00:41 "
-           "LogParam=x OverSubscribe=OK Contiguous=0 Licenses=(null) LicensesAlloc=(null) Network=(null) Command=/home/varde/train.sbatch "
+    return "JobId=7 JobName=train UserId=varde(61001) GroupId=varde(61001) MCS_label=N/A Priority=1 Nice=0 "
+           "Account=(null) QOS=normal JobState=RUNNING "
+           "Reason=None FailedNode=node9 Dependency=(null) Requeue=0 Restarts=2 BatchFlag=1 Reboot=0 ExitCode=0:0 "
+           "RunTime=00:00:41 "
+           "LogParam=x OverSubscribe=OK Contiguous=0 Licenses=(null) LicensesAlloc=(null) Network=(null) "
+           "Command=/home/varde/train.sbatch "
            "SubmitLine=sbatch --comment=varde train.sbatch WorkDir=/home/varde AdminComment=seen by root " +
-           (comment.empty() ? "" : "Comment=" + comment + "  ") + "StdErr= StdIn=/dev/null StdOut=/home/varde/slurm-7.out TresPerTask=cpu=1 \n";
+           (comment.empty() ? "" : "Comment=" + comment + "  ") +
+           "StdErr= StdIn=/dev/null StdOut=/home/varde/slurm-7.out TresPerTask=cpu=1 \n";
 }
 
 // A scontrol that shows a file and writes down what else it was asked for.
@@ -43,10 +58,14 @@ public:
     explicit fake_scontrol(const std::string& shown, const std::string& behaviour = "") {
         write_file(shown_path(), shown);
         const std::string program = directory_.path() + "/scontrol";
-        write_file(program, "#!/bin/sh\n"
-                            "here=${0%/*}\n" + behaviour + "\n"
-                            "if [ \"$2\" = show ]; then cat \"$here/shown\"; exit 0; fi\n"
-                            "for word in \"$@\"; do printf '<%s>' \"$word\" >> \"$here/asked\"; done; echo >> \"$here/asked\"\n");
+        write_file(
+            program,
+            "#!/bin/sh\n"
+            "here=${0%/*}\n" +
+                behaviour +
+                "\n"
+                "if [ \"$2\" = show ]; then cat \"$here/shown\"; exit 0; fi\n"
+                "for word in \"$@\"; do printf '<%s>' \"$word\" >> \"$here/asked\"; done; echo >> \"$here/asked\"\n");
         cr_assert_eq(::chmod(program.c_str(), 0700), 0);
     }
     slurm client(uint64_t job = 7, int timeout_ms = 5000) const { return slurm(directory_.path(), job, timeout_ms); }
@@ -92,8 +111,9 @@ Test(agent_slurm, a_comment_keeps_its_blanks_and_equals_signs) {
 }
 
 Test(agent_slurm, a_job_name_cannot_pass_for_the_fields_after_it) {
-    for (const char* name : {"a b", "a b UserId=x JobState=FAILED", "x Restarts=9 BatchFlag=0 Comment=varde: mine", "ArrayTaskId=4", "x ArrayJobId=5 ArrayTaskId=4",
-                             "x MCS_label=N/A JobState=FAILED Requeue=0", "JobState=", "="}) {
+    for (const char* name :
+         {"a b", "a b UserId=x JobState=FAILED", "x Restarts=9 BatchFlag=0 Comment=varde: mine", "ArrayTaskId=4",
+          "x ArrayJobId=5 ArrayTaskId=4", "x MCS_label=N/A JobState=FAILED Requeue=0", "JobState=", "="}) {
         const auto facts = parse_job(line_of_22("JobId=7", name, "RUNNING", 1, "the user's"));
         cr_assert_eq(facts.id, "7", "%s", name);
         cr_assert_eq(facts.state, "RUNNING", "%s", name);
@@ -105,7 +125,8 @@ Test(agent_slurm, a_job_name_cannot_pass_for_the_fields_after_it) {
 
 Test(agent_slurm, nothing_it_can_be_given_breaks_it) {
     std::string line = line_of_22("JobId=7", "train", "RUNNING", 3, "varde: x");
-    for (size_t length = 0; length <= line.size(); length++) discard(parse_job(line.substr(0, length)).restarts > 3 ? 1 : 0, "only that it returns");
+    for (size_t length = 0; length <= line.size(); length++)
+        discard(parse_job(line.substr(0, length)).restarts > 3 ? 1 : 0, "only that it returns");
     const auto empty = parse_job("");
     cr_assert(empty.state.empty() && empty.id.empty() && !empty.batch);
     cr_assert_eq(field_of("A=1 B= C=3", "B"), "");
@@ -161,13 +182,15 @@ Test(agent_requeue, does_not_touch_a_comment_of_the_user) {
 }
 
 Test(agent_requeue, happens_also_when_the_comment_is_refused) {
-    const fake_scontrol fake(line_of_22("JobId=7", "train", "RUNNING", 2, ""), "[ \"$1\" = update ] && { echo 'Access denied'; exit 1; }");
+    const fake_scontrol fake(line_of_22("JobId=7", "train", "RUNNING", 2, ""),
+                             "[ \"$1\" = update ] && { echo 'Access denied'; exit 1; }");
     store_test::need(fake.client().requeue(2, "varde: x"));
     cr_assert_eq(fake.asked(), "<requeue><7>\n");
 }
 
 Test(agent_requeue, tells_what_scontrol_said) {
-    const fake_scontrol fake(line_of_22("JobId=7", "train", "RUNNING", 2, ""), "[ \"$1\" = requeue ] && { echo 'Job is disabled'; exit 1; }");
+    const fake_scontrol fake(line_of_22("JobId=7", "train", "RUNNING", 2, ""),
+                             "[ \"$1\" = requeue ] && { echo 'Job is disabled'; exit 1; }");
     refused(fake.client().requeue(2, "varde: x"), code::unavailable, "Job is disabled");
 }
 
@@ -186,7 +209,8 @@ Test(agent_comment, replaces_its_own_text_and_an_empty_one_only) {
     for (const char* before : {"", "varde: step 1100 durable 10:00:01"}) {
         const fake_scontrol fake(line_of_22("JobId=7", "train", "RUNNING", 2, before));
         store_test::need(fake.client().comment("varde: step 1200 durable 10:20:03; $(rm -rf x) 'quoted'"));
-        cr_assert_eq(fake.asked(), "<update><jobid=7><comment=varde: step 1200 durable 10:20:03; $(rm -rf x) 'quoted'>\n");
+        cr_assert_eq(fake.asked(),
+                     "<update><jobid=7><comment=varde: step 1200 durable 10:20:03; $(rm -rf x) 'quoted'>\n");
     }
     for (const char* before : {"x", "my varde: text", "Varde: not ours"}) {
         const fake_scontrol fake(line_of_22("JobId=7", "train", "RUNNING", 2, before));

@@ -46,7 +46,8 @@ inline std::vector<std::byte> bytes_of(const pack::range& range, uint64_t seed) 
     return bytes;
 }
 
-inline pack::identity identity_of(uint64_t step, uint64_t incarnation, uint32_t node_index, uint32_t node_count, uint32_t world) {
+inline pack::identity identity_of(uint64_t step, uint64_t incarnation, uint32_t node_index, uint32_t node_count,
+                                  uint32_t world) {
     return {"run", step, incarnation, node_index, node_count, world, "0.1.0"};
 }
 
@@ -82,7 +83,8 @@ inline void check_pack(const std::string& path, const std::vector<std::vector<st
             const auto where = pack::place_of_chunk(image, placed, chunk);
             const auto bytes = file.subspan(where.file_offset, where.size_bytes);
             need(pack::verify_chunk(bytes, sums[where.index], "pack", where.index));
-            cr_assert(std::memcmp(bytes.data(), expected[i].data() + chunk * image.chunk_bytes, where.size_bytes) == 0, "range %zu, chunk %lu", i, chunk);
+            cr_assert(std::memcmp(bytes.data(), expected[i].data() + chunk * image.chunk_bytes, where.size_bytes) == 0,
+                      "range %zu, chunk %lu", i, chunk);
         }
     }
 }
