@@ -62,8 +62,10 @@ bool arrange_descriptors(int listener, int ready) {
     // Out of the way first: one of them may have the number of another.
     const int high_listener = ::fcntl(listener, F_DUPFD, 10);
     const int high_ready = ::fcntl(ready, F_DUPFD, 10);
-    const int null = ::open("/dev/null", O_RDWR);
+    const int low_null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+    const int null = low_null < 0 ? -1 : ::fcntl(low_null, F_DUPFD, 10);
     if (high_listener < 0 || high_ready < 0 || null < 0) return false;
+    // Nothing is closed by its number from here on: the numbers change their meaning.
     for (int stream = 0; stream <= 2; stream++)
         if (::dup2(null, stream) < 0) return false;
     if (::dup2(high_listener, agent_listen_fd) < 0 || ::dup2(high_ready, agent_ready_fd) < 0) return false;

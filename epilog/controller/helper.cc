@@ -18,7 +18,7 @@ void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms
 std::optional<job_facts> ask(const requeue& what, const slurm_tools& slurm, const helper_limits& limits,
                              const deadline& until, std::vector<std::string>& log) {
     for (int failures = 1;; failures++) {
-        auto job = slurm.job(what.job_id);
+        auto job = slurm.job(what.job);
         if (job) return std::move(*job);
         if (failures >= limits.failures_max || until.passed()) {
             log.push_back("couldn't ask for the job: " + job.error().context);
@@ -66,8 +66,7 @@ std::vector<std::string> free_from_dead_nodes(const requeue& what, const slurm_t
         log.push_back("no slurmd answers at all, nothing is set DOWN; is this host cut off?");
         return dead;
     }
-    const auto done =
-        slurm.set_down(silent, "varde: slurmd does not answer, job " + std::to_string(what.job_id) + " requeued");
+    const auto done = slurm.set_down(silent, "varde: slurmd does not answer, job " + what.job + " requeued");
     log.push_back(done ? "set " + join(silent) + " DOWN: slurmd does not answer"
                        : "couldn't set " + join(silent) + " DOWN: " + done.error().context);
     dead.insert(dead.end(), silent.begin(), silent.end());
@@ -75,7 +74,7 @@ std::vector<std::string> free_from_dead_nodes(const requeue& what, const slurm_t
 }
 
 void set(const requeue& what, const slurm_tools& slurm, const std::string& assignment, std::vector<std::string>& log) {
-    const auto done = slurm.update_job(what.job_id, assignment);
+    const auto done = slurm.update_job(what.job, assignment);
     log.push_back(done ? "set " + assignment : "couldn't set " + assignment + ": " + done.error().context);
 }
 

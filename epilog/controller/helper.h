@@ -14,7 +14,7 @@
 namespace varde::controller {
 
 struct requeue {
-    uint32_t job_id = 0;
+    std::string job;        // as read_job_name() has it
     std::string node_list;  // of the start that has ended, as Slurm wrote it
 };
 

@@ -7,10 +7,10 @@
 #include "config/config.h"
 #include "epilog/controller/helper.h"
 #include "prolog/log.h"
-#include "prolog/request.h"
 #include "prolog/slurm_host.h"
 #include "prolog/text_file.h"
 
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -46,28 +46,36 @@ std::vector<std::string> tool_environment() {
     return made;
 }
 
-// Away from slurmctld's session and descriptors: it waits for whoever holds them.
+// Away from slurmctld's session and descriptors: it waits for whoever holds them, and when we have left it kills our
+// process group.  So the parent leaves only after the child is in a session of its own.  True in the child.
 bool detach() {
-    const pid_t child = ::fork();
-    if (child != 0) {
-        if (child < 0)
-            node::log_line(
-                LOG_ERR, os_error(errno, "couldn't start the helper").context + "; the job starts when Slurm lets it");
+    int ends[2];
+    const pid_t child = ::pipe2(ends, O_CLOEXEC) == 0 ? ::fork() : -1;
+    if (child < 0) {
+        const failure why = os_error(errno, "couldn't start the helper");
+        node::log_line(LOG_ERR, why.context + "; the job starts when Slurm lets it");
+        return false;
+    }
+    if (child > 0) {
+        ::close(ends[1]);
+        char none = 0;
+        // The end of the pipe is the word: nobody writes.
+        discard(static_cast<int>(::read(ends[0], &none, 1)), "a child that died has told as much as it could");
         return false;
     }
     ::setsid();
-    const int null = ::open("/dev/null", O_RDWR);
+    const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
     for (int stream = 0; null >= 0 && stream <= 2; stream++) ::dup2(null, stream);
     ::syscall(SYS_close_range, 3, ~0U, 0);
     return ::chdir("/") == 0;
 }
 
 void run(const std::string& config_file, bool foreground) {
-    const auto job_id = node::read_job_id(get_variable);
-    node::open_log("varde-controller", job_id ? std::to_string(*job_id) : "");
+    const auto job = controller::read_job_name(get_variable);
+    node::open_log("varde-controller", job ? *job : "");
     const char* nodes = std::getenv("SLURM_JOB_NODELIST");
-    if (!job_id || nodes == nullptr)
-        return node::log_line(LOG_ERR, job_id ? "SLURM_JOB_NODELIST is not set" : job_id.error().context);
+    if (!job || nodes == nullptr)
+        return node::log_line(LOG_ERR, job ? "SLURM_JOB_NODELIST is not set" : job.error().context);
     const auto asked = options_from_environment("SPANK_VARDE_", get_variable);
     // A value that is wrong has cost the job its agent; it has no claim on the controller either.
     if (!asked || !asked->wanted()) return;
@@ -79,7 +87,7 @@ void run(const std::string& config_file, bool foreground) {
     ::alarm(site->free_s + grace_s);
     controller::helper_limits limits;
     limits.total_ms = static_cast<int>(site->free_s * 1000);
-    for (const std::string& line : controller::help({*job_id, nodes}, slurm, limits)) node::log_line(LOG_NOTICE, line);
+    for (const std::string& line : controller::help({*job, nodes}, slurm, limits)) node::log_line(LOG_NOTICE, line);
 }
 
 }  // namespace

@@ -100,6 +100,21 @@ std::vector<std::string> named_silent(std::string_view comment, const std::vecto
     return found;
 }
 
+result<std::string> read_job_name(environment get) {
+    const char* task = get("SLURM_ARRAY_TASK_ID");
+    const char* array = get("SLURM_ARRAY_JOB_ID");
+    const auto number_of = [&](const char* text) { return parse_number(text == nullptr ? "" : text, UINT32_MAX - 1); };
+    if (task == nullptr || array == nullptr) {
+        const auto job = number_of(get("SLURM_JOB_ID"));
+        if (!job) return fail(code::invalid, "SLURM_JOB_ID is no job: " + job.error().context);
+        return std::to_string(*job);
+    }
+    const auto array_id = number_of(array);
+    const auto task_id = number_of(task);
+    if (!array_id || !task_id) return fail(code::invalid, "SLURM_ARRAY_JOB_ID and SLURM_ARRAY_TASK_ID are no numbers");
+    return std::to_string(*array_id) + "_" + std::to_string(*task_id);
+}
+
 bool is_node_list(std::string_view text) noexcept {
     if (text.size() > node_list_bytes_max || text.starts_with('-')) return false;
     for (const char c : text) {
@@ -131,9 +146,8 @@ result<std::string> slurm_tools::run(const char* name, std::vector<std::string> 
                                        "' failed: " + printable(outcome->output, 200));
 }
 
-result<std::optional<job_facts>> slurm_tools::job(uint32_t job_id) const {
-    auto text =
-        run("squeue", {"--noheader", "--states=all", "--jobs=" + std::to_string(job_id), "--format=%T|%e|%x|%k"});
+result<std::optional<job_facts>> slurm_tools::job(const std::string& job) const {
+    auto text = run("squeue", {"--noheader", "--states=all", "--jobs=" + job, "--format=%T|%e|%x|%k"});
     if (!text) {
         if (text.error().context.find("Invalid job id") != std::string::npos) return std::optional<job_facts>();
         return std::move(text).error();
@@ -181,8 +195,8 @@ result<void> slurm_tools::set_down(const std::vector<std::string>& nodes, const 
     return text ? result<void>() : std::move(text).error();
 }
 
-result<void> slurm_tools::update_job(uint32_t job_id, const std::string& assignment) const {
-    auto text = run("scontrol", {"update", "JobId=" + std::to_string(job_id), assignment});
+result<void> slurm_tools::update_job(const std::string& job, const std::string& assignment) const {
+    auto text = run("scontrol", {"update", "JobId=" + job, assignment});
     return text ? result<void>() : std::move(text).error();
 }
 

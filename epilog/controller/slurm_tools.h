@@ -4,6 +4,7 @@
 // an order in which those of Slurm stand before those of users.  Blocking; one thread.
 #pragma once
 
+#include "base/options.h"
 #include "base/result.h"
 
 #include <cstdint>
@@ -47,6 +48,10 @@ uint16_t parse_slurmd_port(std::string_view config);
 // comment is the user's field: only names of `nodes` count.  Pure.
 std::vector<std::string> named_silent(std::string_view comment, const std::vector<std::string>& nodes);
 
+// "7", or "7_3" for a task of an array: scontrol would take the number of the task that has the array's own for all
+// of them. Pure.
+result<std::string> read_job_name(environment get);
+
 bool is_node_list(std::string_view text) noexcept;  // letters, digits and -_.,[] only, at most 64 KiB, no leading dash
 bool is_down(const node_facts& node) noexcept;
 
@@ -56,12 +61,12 @@ public:
         : bin_directory_(std::move(bin_directory)), environment_(std::move(environment)) {}
 
     // none: Slurm knows the job no more.
-    result<std::optional<job_facts>> job(uint32_t job_id) const;
+    result<std::optional<job_facts>> job(const std::string& job) const;
     result<std::vector<std::string>> expand(const std::string& node_list) const;
     result<std::vector<node_facts>> nodes(const std::string& node_list) const;  // "": all of the cluster
     result<uint16_t> slurmd_port() const;
     result<void> set_down(const std::vector<std::string>& nodes, const std::string& reason) const;
-    result<void> update_job(uint32_t job_id, const std::string& assignment) const;
+    result<void> update_job(const std::string& job, const std::string& assignment) const;
 
 private:
     result<std::string> run(const char* program, std::vector<std::string> arguments) const;

@@ -177,6 +177,16 @@ field() { "$cluster" exec "$1" cat "/run/varde/$2/state.json" | jq -r ".$3"; }
 
 all_nodes_up() { [[ $("$cluster" run sinfo -h -o %T) != *down* ]]; }
 
+@test "a task of an array starts again alone" {
+    local job
+    job=$(submit 'sleep 200' --array=0-1 --ckpt-interval=1m)
+    within 60 state_is "${job}_0" RUNNING
+    within 60 state_is "${job}_1" RUNNING
+    "$cluster" run scontrol requeue "${job}_1"
+    within 60 running_again "${job}_1"
+    [[ $(show "${job}_0") == *" JobState=RUNNING "*" Restarts=0 "* ]]
+}
+
 @test "a requeued job without options waits as Slurm says" {
     local job
     printf '#!/bin/bash\nsleep 200\n' >"$flash/job.sh"

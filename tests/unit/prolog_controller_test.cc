@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <netinet/in.h>
 #include <sstream>
 #include <sys/socket.h>
@@ -66,6 +67,25 @@ Test(controller, believes_names_in_a_comment_only_if_they_are_the_jobs) {
     for (const char* none : {"", "varde: step 12 durable", "varde:  silent", "varde: silent", "n2 silent",
                              "varde: n9,$(x),n1 State=DOWN silent", "silent varde: n1", "varde:", "varde: n1"})
         cr_assert(named_silent(none, nodes).empty(), "'%s'", none);
+}
+
+static std::map<std::string, const char*> table;
+static const char* look_up(const char* name) {
+    const auto found = table.find(name);
+    return found == table.end() ? nullptr : found->second;
+}
+
+Test(controller, names_a_task_of_an_array_so_that_no_other_is_meant) {
+    table = {{"SLURM_JOB_ID", "7"}};
+    cr_assert(*read_job_name(look_up) == "7");
+    table = {{"SLURM_JOB_ID", "9"}, {"SLURM_ARRAY_JOB_ID", "7"}, {"SLURM_ARRAY_TASK_ID", "3"}};
+    cr_assert(*read_job_name(look_up) == "7_3");
+    for (const char* bad : {"", "-1", "3;x", "4294967295"}) {
+        table["SLURM_ARRAY_TASK_ID"] = bad;
+        cr_assert(!read_job_name(look_up).has_value(), "'%s'", bad);
+    }
+    table = {};
+    cr_assert(!read_job_name(look_up).has_value());
 }
 
 Test(controller, knows_a_node_list) {
@@ -198,7 +218,7 @@ names helped(const char* nodes = "n1,n2", int total_ms = 10'000) {
     limits.total_ms = total_ms;
     limits.poll_ms = 20;
     limits.failures_max = 5;
-    return help({7, nodes}, slurm_tools(folder, {"PATH=/usr/bin:/bin"}), limits);
+    return help({"7", nodes}, slurm_tools(folder, {"PATH=/usr/bin:/bin"}), limits);
 }
 
 }  // namespace
