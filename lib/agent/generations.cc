@@ -245,10 +245,6 @@ void node::lead_generations(const view& now) {
         log_.warning("the last generation is still being written when the next is due: it waits, the interval gets longer");
         history("stretched", {}, {{"count", stretched_reported_}});
     }
-    if (first_step_seen_ == 0 && mine_.step_max > restored_step_) {
-        first_step_seen_ = mine_.step_max;
-        history("first_step", {}, {{"step", mine_.step_max}});
-    }
     report_failures(now);
     for (const auto& generation : newly_complete(now, mine_.complete_step)) {
         if (generation.step > committing_step_) commit(generation);

@@ -322,7 +322,9 @@ void node::on_tick() {
     if (!may_end || !over || !waiting_hellos_.empty() || batch_link_ != nullptr) return;
     if (stop_until_ns_ == 0) stop_until_ns_ = mono_ns() + stop_wait_ns;
     // The leader stays a moment for the other nodes' packs, so that the manifest gets written; completeness does not depend on it.
-    const bool uncommitted = leading_ && mine_.generations[0].what == store::outcome::sealed &&
+    // A dead node's pack will not come.
+    const bool dead = std::any_of(seen_.begin(), seen_.end(), [this](const sighting& other) { return is_silent(other, with_.silence_ns); });
+    const bool uncommitted = leading_ && !dead && mine_.generations[0].what == store::outcome::sealed &&
                              mine_.generations[0].step > mine_.complete_step;
     if (uncommitted && !fenced_ && mono_ns() < stop_until_ns_) return;
     if (!keeper_.idle() && mono_ns() < stop_until_ns_ + stop_wait_ns) return;

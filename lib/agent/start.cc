@@ -199,6 +199,10 @@ void node::on_seen(std::vector<sighting> seen) {
     const auto& said = leading_ ? mine_ : seen_[leader].slot;
     if (stage_ == stage::choosing) follow_choice(said);
     if (stage_ == stage::training) {
+        if (first_step_seen_ == 0 && mine_.step_max > restored_step_) {
+            first_step_seen_ = mine_.step_max;   // on every node, so that a later leader does not tell it again
+            if (leading_) history("first_step", {}, {{"step", mine_.step_max}});
+        }
         if (leading_) lead_generations(now);
         follow_generation(leading_ ? mine_ : seen_[leader].slot);
     }
