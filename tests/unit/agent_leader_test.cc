@@ -273,8 +273,8 @@ Test(agent_schedule, has_one_open_proposal_at_a_time) {
     cr_assert_eq(s.proposed_step(), first);
 }
 
-// A leader that was silent for a while comes back with a proposal that the others no longer arm: nobody will ever report
-// it.
+// A leader that was silent for a while comes back with a proposal that the others no longer arm: nobody will
+// ever report it.
 Test(agent_schedule, gives_a_lost_proposal_up_at_the_next_interval) {
     world w(2);
     schedule s(every(60 * ns_per_s));
