@@ -60,6 +60,8 @@ static int export_options(spank_t spank) {
         if (value == NULL) continue;
         snprintf(name, sizeof name, "SLURM_VARDE_%s", each->variable);
         if (setenv(name, value, 1) != 0) return report("couldn't set the job's environment: out of memory");
+        /* It has been read, or beaten; the library, for which it is nearer than SLURM_VARDE_*, must not read it again. */
+        unsetenv(name + sizeof "SLURM_" - 1);
         if (!varde_wanted()) continue;
         if (spank_job_control_setenv(spank, name + sizeof "SLURM_" - 1, value, 1) != ESPANK_SUCCESS)
             return report("couldn't set the prolog's environment, the job would run without checkpoints");

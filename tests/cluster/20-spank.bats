@@ -116,6 +116,7 @@ finished() { # JOB: and what it wrote is in $output
     finished "$job"
     [[ $output == *SLURM_VARDE_INTERVAL=90s* && $output == *SLURM_VARDE_KEEP=4* ]]
     [[ $output == *SLURM_VARDE_NAME=run* ]]
+    run ! grep ^VARDE_ "$flash/out.$job"
     within 10 grep -qx SPANK_VARDE_NAME=run "$flash/EpilogSlurmctld.$job"
 }
 
@@ -157,12 +158,18 @@ finished() { # JOB: and what it wrote is in $output
 echo "inner $(srun -n1 env | grep ^SLURM_VARDE | sort | paste -sd" ")"
 echo "own $(srun -n1 --ckpt-interval=5m env | grep ^SLURM_VARDE | sort | paste -sd" ")"
 echo "none $(srun -n1 --ckpt-interval=off --export=NONE /usr/bin/env | grep ^SLURM_VARDE | sort | paste -sd" ")"
+export VARDE_INTERVAL=7m
+echo "step $(srun -n1 --ckpt-interval=5m env | grep VARDE_I | grep -v SPANK | sort | paste -sd" ")"
+echo "nearer $(srun -n1 env | grep VARDE_I | grep -v SPANK | sort | paste -sd" ")"
+unset VARDE_INTERVAL
 echo "again $(srun -n1 env | grep ^SLURM_VARDE | sort | paste -sd" ")"
 srun -n1 --ckpt-interval=wrong true 2>&1 | grep -o "varde: .*"' --ckpt-interval=20m --ckpt-dir=ckpt)
     finished "$job"
     [[ $output == *"inner SLURM_VARDE_DIR=/flash/ckpt SLURM_VARDE_INTERVAL=20m"* ]]
     [[ $output == *"own SLURM_VARDE_DIR=/flash/ckpt SLURM_VARDE_INTERVAL=5m"* ]]
     [[ $output == *"none SLURM_VARDE_DIR=/flash/ckpt SLURM_VARDE_INTERVAL=off"* ]]
+    [[ $output == *$'step SLURM_VARDE_INTERVAL=5m\n'* ]]
+    [[ $output == *$'nearer SLURM_VARDE_INTERVAL=20m VARDE_INTERVAL=7m\n'* ]]
     [[ $output == *"again SLURM_VARDE_DIR=/flash/ckpt SLURM_VARDE_INTERVAL=20m"* ]]
     [[ $output == *"varde: couldn't use '--ckpt-interval=wrong'"* ]]
 }
