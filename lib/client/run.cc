@@ -314,7 +314,8 @@ result<void> run::wait(uint64_t timeout_ms) {
         if (copier_->begun() && copier_->failed())
             if (auto settled = fence(); !settled) return settled;
         if (given_up_) return *given_up_;
-        if (node->complete_step.load(std::memory_order_acquire) >= step) return {};
+        // What is complete has been copied: the fence is free, and makes that certain to the caller's memory too.
+        if (node->complete_step.load(std::memory_order_acquire) >= step) return fence();
         if (node->failed_step.load(std::memory_order_acquire) >= step)
             return fail(code::io, "couldn't complete step " + std::to_string(step) +
                                       ": it was given up on a node; the reason is in the log of "
