@@ -79,6 +79,22 @@ bool take_defaults() {
     return true;
 }
 
+// Where a job that asks for checkpoints says nothing of their place, the site may.
+bool take_site_directory(const char* site_directory) {
+    const auto index = index_of("DIR");
+    if (site_directory == nullptr || !index || current->texts[*index] || varde_wanted() == 0) return true;
+    varde::options scratch;
+    const auto done = varde::apply_option(scratch, varde::option_rules()[*index], site_directory);
+    if (!done || *site_directory != '/') {
+        keep_message((done ? "couldn't use 'dir=" + std::string(site_directory) + "': it is not an absolute path"
+                           : done.error().context) +
+                     " (it came from plugstack.conf; ask the administrator, or give --ckpt-dir)");
+        return false;
+    }
+    current->texts[*index] = site_directory;
+    return true;
+}
+
 // "a" below "/b%u" is "/b%%u/a": what the system says is no pattern.
 std::string below(const std::string& base, const std::string& path) {
     if (path.starts_with('/')) return path;
@@ -173,10 +189,11 @@ const char* varde_take(int index, const char* text) {
     } catch (const std::bad_alloc&) { return out_of_memory; }
 }
 
-const char* varde_settle(int use_defaults, const char* working_directory) {
+const char* varde_settle(int use_defaults, const char* site_directory, const char* working_directory) {
     if (current == nullptr) return out_of_memory;
     try {
-        if (use_defaults != 0 && !take_defaults()) return current->message.c_str();
+        if (use_defaults != 0 && (!take_defaults() || !take_site_directory(site_directory)))
+            return current->message.c_str();
         if (!settle_directory(working_directory)) return current->message.c_str();
         return nullptr;
     } catch (const std::bad_alloc&) { return out_of_memory; }

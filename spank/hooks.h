@@ -33,10 +33,10 @@ void varde_forget_inherited(int new_job);
 /* One option was given; a later call for the same option wins.  NULL, or the message for the user. */
 const char *varde_take(int index, const char *text);
 
-/* All options are known: fills in the defaults of the environment (VARDE_INTERVAL, ...) if `use_defaults` is set, and
- * makes the directory absolute, from `working_directory` (NULL: the current one).  NULL, or the message for the user.
- * */
-const char *varde_settle(int use_defaults, const char *working_directory);
+/* All options are known: fills in the defaults of a new job if `use_defaults` is set (VARDE_INTERVAL, ..., and the
+ * site's `site_directory`, NULL for none), and makes the directory absolute, from `working_directory` (NULL: the
+ * current one). NULL, or the message for the user. */
+const char *varde_settle(int use_defaults, const char *site_directory, const char *working_directory);
 
 /* The settled text of an option, or NULL where it is not given. */
 const char *varde_value(int index);

@@ -15,6 +15,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define EXPORTED __attribute__((visibility("default")))
 
@@ -29,6 +30,18 @@ static int submitting(void) {
 
 /* An srun inside a job is a step of it; everything else that submits makes a job of its own. */
 static int new_job(void) { return spank_context() == S_CTX_ALLOCATOR || getenv("SLURM_JOB_ID") == NULL; }
+
+/* The plugin's own arguments in plugstack.conf. */
+static const char *site_directory(int argument_count, char *arguments[]) {
+    const char *found = NULL;
+    for (int i = 0; i < argument_count; i++) {
+        if (strncmp(arguments[i], "dir=", 4) == 0)
+            found = arguments[i] + 4;
+        else
+            slurm_error("varde: couldn't use '%s' in plugstack.conf: there is dir=PATH only", arguments[i]);
+    }
+    return found;
+}
 
 static int report(const char *message) {
     if (message == NULL) return 0;
@@ -60,7 +73,7 @@ static int export_options(spank_t spank) {
         if (value == NULL) continue;
         snprintf(name, sizeof name, "SLURM_VARDE_%s", each->variable);
         if (setenv(name, value, 1) != 0) return report("couldn't set the job's environment: out of memory");
-        /* It has been read, or beaten; the library, for which it is nearer than SLURM_VARDE_*, must not read it again. */
+        /* It has been read, or beaten; the library, for which it is nearer than SLURM_VARDE_*, must not read it too. */
         unsetenv(name + sizeof "SLURM_" - 1);
         if (!varde_wanted()) continue;
         if (spank_job_control_setenv(spank, name + sizeof "SLURM_" - 1, value, 1) != ESPANK_SUCCESS)
@@ -80,10 +93,9 @@ EXPORTED int slurm_spank_init(spank_t spank, int argument_count, char *arguments
 }
 
 EXPORTED int slurm_spank_init_post_opt(spank_t spank, int argument_count, char *arguments[]) {
-    (void)argument_count;
-    (void)arguments;
     if (!submitting()) return 0;
-    if (report(varde_settle(new_job(), varde_working_directory())) != 0) return -1;
+    const char *site = site_directory(argument_count, arguments);
+    if (report(varde_settle(new_job(), site, varde_working_directory())) != 0) return -1;
     if (export_options(spank) != 0) return -1;
     if (spank_context() == S_CTX_ALLOCATOR && varde_wanted()) report(varde_make_restartable());
     return 0;

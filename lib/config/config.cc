@@ -40,7 +40,7 @@ const option_rule& option_of(std::string_view variable) {
     return option_rules().front();  // not reached: the names below are literals, and a test uses each
 }
 
-// The rules of --ckpt-memory and --ckpt-dir hold for the site's default too.
+// The rules of --ckpt-memory hold for the site's default too.
 result<void> apply_memory(config& target, std::string_view text) {
     options parsed;
     auto done = option_of("MEMORY").apply(parsed, text);
@@ -48,18 +48,6 @@ result<void> apply_memory(config& target, std::string_view text) {
     target.memory_bytes = parsed.memory_bytes;
     target.memory_percent = parsed.memory_percent;
     return {};
-}
-
-result<void> apply_directory(config& target, std::string_view text) {
-    if (text.empty()) {
-        target.directory.clear();
-        return {};
-    }
-    if (text.front() != '/') return fail(code::invalid, "it is not an absolute path");
-    options parsed;
-    auto done = option_of("DIR").apply(parsed, text);
-    if (done) target.directory = parsed.directory;
-    return done;
 }
 
 result<void> apply_chunk(config& target, std::string_view text) {
@@ -84,7 +72,6 @@ constexpr key_rule rules[] = {
     {"agent", "chunk", "4M", apply_chunk},
     {"agent", "pulse_ms", "1000", apply_number<&config::pulse_ms, 10, 60'000>},
     {"agent", "silence_s", "30", apply_number<&config::silence_s, 1, 3600>},
-    {"defaults", "directory", "/scratch/%u/ckpt", apply_directory},
     {"defaults", "keep", "3", apply_number<&config::keep, 1, 1'000'000>},
     {"defaults", "max_restarts", "100", apply_number<&config::max_restarts, 0, 1'000'000>},
     {"prolog", "ready_ms", "900", apply_number<&config::ready_ms, 50, 60'000>},

@@ -26,7 +26,6 @@ struct config {
     uint32_t silence_s = 30;   // a slot that is silent for so long, while training stands, is a dead node
 
     // defaults: what a job gets where its options are silent
-    std::string directory;  // with the patterns of --ckpt-dir; empty: the job must say it
     uint32_t keep = 3;
     uint32_t max_restarts = 100;
 

@@ -216,6 +216,16 @@ normalised() {
     diff <(normalised "$with" <"$flash/Prolog.$with") <(normalised "$without" <"$flash/Prolog.$without")
 }
 
+@test "the site names a directory in plugstack.conf" {
+    local conf="$VARDE_CLUSTER_DIR/etc/slurm/plugstack.conf" job
+    cp "$conf" "$conf.kept"
+    sed -i 's|spank_varde.so|& dir=/flash/%u/ckpt|' "$conf"
+    job=$(submit 'env' --ckpt-interval=20m)
+    finished "$job"
+    cp "$conf.kept" "$conf"
+    [[ $output == *SLURM_VARDE_DIR=/flash/%u/ckpt* ]]
+}
+
 @test "nothing is said to users and nodes stay up" {
     local job
     printf '#!/bin/bash\nsrun true\n' >"$flash/job.sh"

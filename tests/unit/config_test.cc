@@ -29,14 +29,13 @@ Test(config, nothing_means_defaults) {
 Test(config, reads_every_key) {
     const config found = parsed(
         "agent:\n  memory: 64G\n  chunk: 8M\n  pulse_ms: 250\n  silence_s: 5\n"
-        "defaults:\n  directory: /p/%u\n  keep: 7\n  max_restarts: 0\n"
+        "defaults:\n  keep: 7\n  max_restarts: 0\n"
         "prolog:\n  ready_ms: 2000\nepilog:\n  drain_s: 0\ncontroller:\n  free_s: 60\n"
         "slurm:\n  bin_dir: /opt/slurm/bin\n");
     cr_assert(*found.memory_bytes == 64ULL << 30 && !found.memory_percent);
     cr_assert_eq(found.chunk_bytes, 8ULL << 20);
     cr_assert_eq(found.pulse_ms, 250);
     cr_assert_eq(found.silence_s, 5);
-    cr_assert(found.directory == "/p/%u");
     cr_assert_eq(found.keep, 7);
     cr_assert_eq(found.max_restarts, 0);
     cr_assert_eq(found.ready_ms, 2000);
@@ -60,7 +59,7 @@ Test(config, the_file_we_ship_is_the_defaults) {
         keys += key;
         uncommented += line + "\n";
     }
-    cr_assert_eq(keys, 11 + 6, "the file names each key and section: %zu", keys);
+    cr_assert_eq(keys, 10 + 6, "the file names each key and section: %zu", keys);
     cr_assert(parsed(uncommented.c_str()) == config{});
 }
 
@@ -83,10 +82,6 @@ Test(config, a_refusal_names_file_line_key_and_reason) {
         {"agent:\n  pulse_ms: -1\n", "varde.yaml:2'", {"agent.pulse_ms is '-1'", "digit", "pulse_ms: 1000"}},
         {"agent:\n  silence_s: 1h\n", "varde.yaml:2'", {"agent.silence_s is '1h'", "not a digit", "silence_s: 30"}},
         {"agent:\n  silence_s: 99999\n", "varde.yaml:2'", {"agent.silence_s", "larger than 3600", "silence_s: 30"}},
-        {"defaults:\n  directory: ckpt\n", "varde.yaml:2'", {"directory is 'ckpt'", "absolute", "directory: /scratch"}},
-        {"defaults:\n  directory: /p/%q\n",
-         "varde.yaml:2'",
-         {"directory is '/p/%q'", "unknown", "directory: /scratch"}},
         {"defaults:\n  keep: 0\n", "varde.yaml:2'", {"defaults.keep is '0'", "smaller than 1", "keep: 3"}},
         {"slurm:\n  bin_dir: bin\n", "varde.yaml:2'", {"slurm.bin_dir is 'bin'", "absolute", "bin_dir: /usr/bin"}},
         {"agent:\n  chunk: 4M\n  chunk: 8M\n", "varde.yaml:3'", {"'chunk' comes twice", "", ""}},

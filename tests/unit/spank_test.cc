@@ -31,7 +31,7 @@ static void take(const char* option, const char* text) {
 }
 
 static void settle(int defaults, const char* directory = nullptr) {
-    const char* message = varde_settle(defaults, directory);
+    const char* message = varde_settle(defaults, nullptr, directory);
     cr_assert_null(message, "%s", message);
 }
 
@@ -94,7 +94,7 @@ Test(spank, a_wrong_value_is_refused_with_its_source) {
     cr_assert_not_null(varde_take(index_of("ckpt-interval"), nullptr));
     cr_assert_not_null(varde_take(99, "x"));
     ::setenv("VARDE_INTERVAL", "soon", 1);
-    message = varde_settle(1, nullptr);
+    message = varde_settle(1, nullptr, nullptr);
     cr_assert_not_null(message);
     cr_assert_not_null(std::strstr(message, "VARDE_INTERVAL"), "%s", message);
 }
@@ -116,6 +116,28 @@ Test(spank, an_absolute_directory_stays) {
     take("ckpt-dir", "/p/%u");
     settle(1, "/home");
     cr_assert(value("ckpt-dir") == "/p/%u");
+}
+
+Test(spank, the_site_names_a_directory_for_jobs_that_ask) {
+    cr_assert_null(varde_settle(1, "/site/%u", nullptr));
+    cr_assert(value("ckpt-dir") == "(none)", "a job without an interval is not touched");
+    take("ckpt-interval", "20m");
+    cr_assert_null(varde_settle(0, "/site/%u", nullptr));
+    cr_assert(value("ckpt-dir") == "(none)", "a step has its job's");
+    cr_assert_null(varde_settle(1, "/site/%u", nullptr));
+    cr_assert(value("ckpt-dir") == "/site/%u");
+    take("ckpt-dir", "/mine");
+    cr_assert_null(varde_settle(1, "/site/%u", nullptr));
+    cr_assert(value("ckpt-dir") == "/mine");
+}
+
+Test(spank, a_wrong_directory_of_the_site_is_told) {
+    take("ckpt-interval", "20m");
+    for (const char* bad : {"relative", "/p/%q", ""}) {
+        const char* message = varde_settle(1, bad, nullptr);
+        cr_assert_not_null(message, "'%s'", bad);
+        cr_assert_not_null(std::strstr(message, "plugstack.conf"), "%s", message);
+    }
 }
 
 static void set_inherited() {
@@ -149,7 +171,7 @@ Test(spank, calls_in_any_order_are_harmless) {
     cr_assert_eq(varde_wanted(), 0);
     cr_assert_null(varde_value(0));
     cr_assert_not_null(varde_take(0, "20m"));
-    cr_assert_not_null(varde_settle(1, nullptr));
+    cr_assert_not_null(varde_settle(1, nullptr, nullptr));
     varde_begin();
     take("ckpt-interval", "20m");
     varde_begin();
