@@ -99,7 +99,7 @@ drain_outcome node::drain_on_mover(generation_work& work) {
     return writer.carry_out(work.job);
 }
 
-void node::drained(uint64_t step, drain_outcome how) {
+void node::drained(uint64_t step, const drain_outcome& how) {
     const auto found = std::find_if(works_.begin(), works_.end(), [&](const auto& work) { return work->step == step; });
     if (found == works_.end()) return;
     const uint64_t bytes = (*found)->job.image.file_bytes;
@@ -254,11 +254,11 @@ void node::lead_generations(const view& now) {
 void node::commit(const sealed_generation& generation) {
     committing_step_ = generation.step;
     store::manifest record{facts_.name, {generation.step, mine_.incarnation}, facts_.world, generation.packs, wall_ns(), VARDE_VERSION};
-    keeper_.post([this, start = start_number_.load(), record = std::move(record), keep = keep_] {
-        auto done = run_->commit(record);
+    keeper_.post([this, start = start_number_.load(), run = run_, record = std::move(record), keep = keep_] {
+        auto done = run->commit(record);
         main_.post([this, start, step = record.id.step, done] { if (start == start_number_) committed(step, done); });
         if (!done) return;
-        auto retired = run_->retire(keep, record.id);
+        auto retired = run->retire(keep, record.id);
         if (!retired) log_.error("couldn't delete old generations: " + retired.error().context + "; trying again after the next one");
         const std::time_t seconds = static_cast<std::time_t>(record.wall_ns / ns_per_s);
         tm parts{};

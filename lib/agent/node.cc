@@ -19,6 +19,7 @@ namespace {
 constexpr uint64_t hello_wait_ns = 45 * ns_per_s;
 constexpr uint64_t stop_wait_ns = 5 * ns_per_s;        // for the other nodes' packs, once ours is sealed
 constexpr uint64_t alone_ns = 60 * ns_per_s;           // an embedded agent without any rank ends after this
+constexpr uint64_t old_pulse_ms = 100;                  // an idle pulse ends at once
 constexpr uint32_t engine_depth = 32;
 constexpr uint64_t places_wanted = 8;                  // chunks per slab below which chunks are made smaller
 
@@ -192,7 +193,8 @@ void node::begin_start(const arena::hello& facts) {
     load_attempt_ = followed_attempt_ = armed_step_ = committing_step_ = restored_step_ = first_step_seen_ = 0;
     fenced_ = leading_ = requeue_asked_ = requeued_ = false;
     mine_ = {};
-    if (pulse_ != nullptr && !pulse_->stop(0)) discard(pulse_.release() != nullptr, "it hangs in dead storage and must live on");
+    run_ = nullptr;
+    if (pulse_ != nullptr && !pulse_->stop(old_pulse_ms)) discard(pulse_.release() != nullptr, "it hangs in dead storage and must live on");
     pulse_.reset();
     for (uint32_t rank = 0; rank < facts.local_count; rank++) {
         auto* control = control_of(rank);

@@ -111,7 +111,14 @@ private:
 
     // start.cc
     void open_run();
-    void opened(result<store::run_directory> run, result<store::roster> roster, uint64_t incarnation);
+    struct opened_run {
+        std::unique_ptr<store::run_directory> run;
+        store::roster roster;
+        unique_fd log_file;
+        uint64_t incarnation = 0;
+    };
+    static result<opened_run> open_on_keeper(const std::string& directory, const std::string& name, const store::slot& mine);
+    void opened(result<opened_run> made);
     void start_pulse(store::roster roster, uint64_t incarnation);
     void on_seen(std::vector<sighting> seen);
     void on_fenced(uint64_t newer, const std::string& host);
@@ -122,7 +129,7 @@ private:
     void send_restored(const store::slot& leader);
     void lead_start(const view& now);
     void choose(bool after_damage);
-    void chosen(result<store::generation> found);
+    void chosen(const result<store::generation>& found);
     void beat();
 
     // generations.cc
@@ -131,7 +138,7 @@ private:
     generation_work& work_of(uint64_t step);
     void begin_drain(generation_work& work);
     drain_outcome drain_on_mover(generation_work& work);
-    void drained(uint64_t step, drain_outcome outcome);
+    void drained(uint64_t step, const drain_outcome& how);
     void drop_work(uint64_t step, store::outcome how, const std::string& why);
     void arm(uint64_t step);
     void look_for_late();
@@ -153,8 +160,8 @@ private:
     void settle_batch_exit();
     void answer_batch(bool requeued);
     std::string budget_refusal() const;
-    void history(const char* event, std::vector<std::pair<std::string, std::string>> texts,
-                 std::vector<std::pair<std::string, uint64_t>> numbers);
+    void history(const char* event, const std::vector<std::pair<std::string, std::string>>& texts,
+                 const std::vector<std::pair<std::string, uint64_t>>& numbers);
     void flush_log();
 
     settings with_;
@@ -174,7 +181,8 @@ private:
     uint32_t keep_ = 0;
     uint32_t max_restarts_ = 0;
     options asked_;                            // restart policy
-    std::unique_ptr<store::run_directory> run_;
+    store::run_directory* run_ = nullptr;      // of this start
+    std::vector<std::unique_ptr<store::run_directory>> runs_;   // of all starts: tasks of an earlier one may still be under way
     unique_fd log_file_;
     std::unique_ptr<pulse> pulse_;
     std::vector<sighting> seen_;

@@ -77,6 +77,18 @@ unique_fd open_log_file(const store::run_directory& run, uint32_t node_index) {
     return unique_fd(::open((directory + name).c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600));
 }
 
+// The newest complete generation, or what --ckpt-restart says.  On the keeper, because it reads directories.
+result<store::generation> find_generation(store::run_directory& run, const options& asked, const store::generation_id* before) {
+    if (asked.restart == restart_policy::never) return fail(code::not_found, "");
+    if (asked.restart == restart_policy::automatic) return run.choose(before);
+    // Whoever names a step wants that one: another in its place would be a surprise.
+    auto found = before == nullptr ? run.choose_step(asked.restart_step) : result<store::generation>(fail(code::damaged, ""));
+    if (found) return found;
+    if (found.error().what == code::io) return found;
+    return fail(code::invalid, "--ckpt-restart: step " + std::to_string(asked.restart_step) + " cannot be restored from '" + run.path() +
+                                   "'; 'varde ls' shows what is there");
+}
+
 }  // namespace
 
 void node::open_run() {
@@ -105,35 +117,38 @@ void node::open_run() {
 
     keeper_.post([this, start = start_number_.load(), mine = mine_, directory = facts_.directory, name = facts_.name] {
         if (start != start_number_) return;   // its ranks have died; looking for other writers takes seconds
-        const auto failed = [&](const failure& why) {
-            main_.post([this, start, why] { if (start == start_number_) opened(why, why, 0); });
-        };
-        auto run = store::run_directory::open(directory, name, true);
-        if (!run) return failed(run.error());
-        auto roster = run->open_roster(true);
-        if (!roster) return failed(roster.error());
-        auto incarnation = take_incarnation(*roster, mine);
-        if (!incarnation) return failed(incarnation.error());
+        auto made = open_on_keeper(directory, name, mine);
         // std::function copies, so what can only be moved travels in a box.
-        auto* box = new std::pair<store::run_directory, store::roster>(std::move(*run), std::move(*roster));
-        main_.post([this, start, box, number = *incarnation] {
-            const std::unique_ptr<std::pair<store::run_directory, store::roster>> owned(box);
-            if (start == start_number_) opened(std::move(owned->first), std::move(owned->second), number);
+        auto* box = new result<opened_run>(std::move(made));
+        main_.post([this, start, box] {
+            const std::unique_ptr<result<opened_run>> owned(box);
+            if (start == start_number_) opened(std::move(*owned));
         });
     });
 }
 
-void node::opened(result<store::run_directory> run, result<store::roster> roster, uint64_t incarnation) {
-    if (!run || !roster) {
-        const auto& why = run ? roster.error() : run.error();
-        log_.error("couldn't open the run '" + facts_.name + "': " + why.context);
-        return refuse_all(why.what, why.context);
+result<node::opened_run> node::open_on_keeper(const std::string& directory, const std::string& name, const store::slot& mine) {
+    auto run = store::run_directory::open(directory, name, true);
+    if (!run) return run.error();
+    auto roster = run->open_roster(true);
+    if (!roster) return roster.error();
+    auto incarnation = take_incarnation(*roster, mine);
+    if (!incarnation) return incarnation.error();
+    unique_fd log_file = open_log_file(*run, mine.node_index);
+    return opened_run{std::make_unique<store::run_directory>(std::move(*run)), std::move(*roster), std::move(log_file), *incarnation};
+}
+
+void node::opened(result<opened_run> made) {
+    if (!made) {
+        log_.error("couldn't open the run '" + facts_.name + "': " + made.error().context);
+        return refuse_all(made.error().what, made.error().context);
     }
-    run_ = std::make_unique<store::run_directory>(std::move(*run));
-    log_file_ = open_log_file(*run_, facts_.node_index);
-    mine_.incarnation = incarnation;
-    if (incarnation != 0) node_control()->incarnation = incarnation;
-    start_pulse(std::move(*roster), incarnation);
+    runs_.push_back(std::move(made->run));
+    run_ = runs_.back().get();
+    log_file_ = std::move(made->log_file);
+    mine_.incarnation = made->incarnation;
+    if (made->incarnation != 0) node_control()->incarnation = made->incarnation;
+    start_pulse(std::move(made->roster), made->incarnation);
     if (stage_ == stage::opening) stage_ = stage::choosing;
     if (stage_ == stage::choosing) mine_.now = store::phase::choosing;
     put_node_record();
@@ -238,35 +253,21 @@ void node::lead_start(const view& now) {
     if (confirmed != mine_.confirmed_attempt || attempt != choice.attempt) beat();
 }
 
-// The newest complete generation, or what --ckpt-restart says; on the keeper, because it reads directories.
 void node::choose(bool after_damage) {
     const auto before = restart_->current().id;
-    keeper_.post([this, start = start_number_.load(), after_damage, before, damage = restart_->damage(), policy = asked_] {
+    keeper_.post([this, start = start_number_.load(), run = run_, after_damage, before, damage = restart_->damage(), asked = asked_] {
         if (after_damage) {
-            if (auto done = run_->mark_damaged(before, damage); !done) log_.error(done.error().context);
+            if (auto done = run->mark_damaged(before, damage); !done) log_.error(done.error().context);
         }
-        result<store::generation> found = fail(code::not_found, "");
-        if (policy.restart == restart_policy::automatic) {
-            found = run_->choose(after_damage ? &before : nullptr);
-            // Something was there; that nothing older is left must not look like a fresh start.
-            if (!found && after_damage && found.error().what == code::not_found) found = fail(code::damaged, damage + "; there is no older complete generation");
-        } else if (policy.restart == restart_policy::step) {
-            auto all = run_->list();
-            found = all ? result<store::generation>(fail(code::invalid, "--ckpt-restart: step " + std::to_string(policy.restart_step) +
-                                                                            " is not complete in '" + run_->path() + "'; see 'varde ls'"))
-                        : result<store::generation>(all.error());
-            if (all) for (const auto& one : *all) {
-                if (one.id.step == policy.restart_step && one.status == store::generation_status::complete && !(after_damage && one.id >= before)) {
-                    found = one;
-                    break;
-                }
-            }
-        }
+        auto found = find_generation(*run, asked, after_damage ? &before : nullptr);
+        // Something was there; that nothing older is left must not look like a fresh start.
+        if (!found && after_damage && found.error().what == code::not_found)
+            found = fail(code::damaged, damage + "; there is no older complete generation");
         main_.post([this, start, found] { if (start == start_number_) chosen(found); });
     });
 }
 
-void node::chosen(result<store::generation> found) {
+void node::chosen(const result<store::generation>& found) {
     if (restart_ == nullptr || stage_ != stage::choosing) return;
     if (found) {
         restart_->offer(store::choice_kind::generation, found->id, "");
@@ -303,10 +304,10 @@ void node::follow_choice(const store::slot& leader) {
             restored_step_ = leader.choice_step;
             mine_.now = store::phase::loading;
             const store::generation_id id{leader.choice_step, leader.choice_incarnation};
-            keeper_.post([this, start = start_number_.load(), id, attempt = followed_attempt_] {
+            keeper_.post([this, start = start_number_.load(), run = run_, id, attempt = followed_attempt_] {
                 uint32_t node_count = 0;
-                if (auto record = run_->read_manifest(id)) node_count = static_cast<uint32_t>(record->packs.size());
-                else if (auto all = run_->list()) {
+                if (auto record = run->read_manifest(id)) node_count = static_cast<uint32_t>(record->packs.size());
+                else if (auto all = run->list()) {
                     for (const auto& one : *all) if (one.id == id) node_count = one.node_count;
                 }
                 main_.post([this, start, id, node_count, attempt] { if (start == start_number_) start_load(id, node_count, attempt); });

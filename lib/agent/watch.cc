@@ -128,7 +128,8 @@ void node::settle_batch_exit() {
 
 // ---- History and log
 
-void node::history(const char* event, std::vector<std::pair<std::string, std::string>> texts, std::vector<std::pair<std::string, uint64_t>> numbers) {
+void node::history(const char* event, const std::vector<std::pair<std::string, std::string>>& texts,
+                   const std::vector<std::pair<std::string, uint64_t>>& numbers) {
     nlohmann::ordered_json line;
     line["event"] = event;
     line["wall_ns"] = wall_ns();
@@ -136,12 +137,12 @@ void node::history(const char* event, std::vector<std::pair<std::string, std::st
     line["job"] = with_.job_id;
     line["restart"] = with_.restart_count;
     line["host"] = with_.host;
-    for (auto& [key, value] : texts) line[key] = std::move(value);
+    for (const auto& [key, value] : texts) line[key] = value;
     for (const auto& [key, value] : numbers) line[key] = value;
     // Invalid UTF-8 in a host's or file's name is replaced, never thrown.
-    keeper_.post([this, text = line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)] {
-        if (run_ == nullptr) return;
-        if (auto done = run_->append_history(text); !done) log_.warning("couldn't append to history.jsonl: " + done.error().context);
+    if (run_ == nullptr) return;
+    keeper_.post([this, run = run_, text = line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)] {
+        if (auto done = run->append_history(text); !done) log_.warning("couldn't append to history.jsonl: " + done.error().context);
     });
 }
 

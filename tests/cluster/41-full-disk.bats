@@ -1,0 +1,71 @@
+#!/usr/bin/env bats
+#
+# Storage that fills up under a training job: a small file system of its own as the flash tier.
+
+cluster="$BATS_TEST_DIRNAME/cluster"
+
+setup_file() {
+    ((EUID == 0)) || skip "needs root"
+    export VARDE_CLUSTER_DIR="$BATS_FILE_TMPDIR/cluster" small=$BATS_FILE_TMPDIR/small
+    local stage=$BATS_FILE_TMPDIR/stage
+    make -s -C "$BATS_TEST_DIRNAME/../.." install "BUILD=${BUILD:-release}" PREFIX=/opt/varde "DESTDIR=$stage"
+    printf 'agent: {pulse_ms: 250, silence_s: 5, memory: 64M}\nprolog: {ready_ms: 20000}\n' >"$BATS_FILE_TMPDIR/varde.yaml"
+    truncate -s 96M "$BATS_FILE_TMPDIR/small.img"
+    mkfs.ext4 -q -m 0 "$BATS_FILE_TMPDIR/small.img"
+    mkdir "$small"
+    mount -o loop "$BATS_FILE_TMPDIR/small.img" "$small"
+    chmod 1777 "$small"
+    "$cluster" up --nodes 2 --flash "$small" --varde "$stage/opt/varde" --varde-yaml "$BATS_FILE_TMPDIR/varde.yaml"
+}
+
+teardown_file() {
+    "$cluster" down
+    umount "$small"
+}
+
+within() { # SECONDS COMMAND...
+    local end=$((SECONDS + $1))
+    shift
+    until "$@"; do
+        ((SECONDS < end)) || return 1
+        sleep 0.1
+    done
+}
+
+manifests() { find "$small/full" -maxdepth 2 -name manifest.json | wc -l; }
+complete() { (($(manifests 2>/dev/null) >= $1)); }
+logged() { grep -aq "$1" "$small"/full/log/*.log; }
+ended() { ! "$cluster" run squeue -h -j "$job" 2>/dev/null | grep -q .; }
+
+@test "a full disk: path, needed and free are logged, training goes on, the older generation is intact" {
+    local home=$VARDE_CLUSTER_DIR/home/varde kept
+    cat >"$home/full.sbatch" <<'END'
+#!/bin/bash
+#SBATCH --job-name=full --nodes=2 --ntasks-per-node=2 --output=full.out
+#SBATCH --ckpt-interval=2s --ckpt-dir=/flash --ckpt-name=full
+srun /opt/varde/share/varde/examples/train --rows 60000 --steps 260 --print-every 1 --result full.result
+END
+    job=$("$cluster" run sbatch --parsable full.sbatch)
+    within 60 complete 1
+    # What is free, but for 2 MiB.  A pack of this job has 6 MiB.
+    local free_kib
+    free_kib=$(df --output=avail -k "$small" | tail -1)
+    fallocate -l "$((free_kib - 2048))K" "$small/filler"
+    kept=$(manifests)
+    within 60 logged 'needed.*free'
+    logged "full/step-.*partial"
+    logged 'training continues, older generations are intact'
+    local before
+    before=$(grep -ac '^step' "$home/full.out")
+    within 30 eval '(($(grep -ac "^step" "$home/full.out") > before + 3))'
+    ((kept >= 1 && $(manifests) >= 1))
+    run -0 "$cluster" run /opt/varde/bin/varde verify /flash/full
+    [[ -z $(find "$small/full" -name '*.partial') ]]
+
+    # Room again: so are checkpoints.
+    rm "$small/filler"
+    kept=$(ls -d "$small"/full/step-* | tail -1)
+    within 60 eval '[[ $(ls -d "$small"/full/step-*/manifest.json | tail -1) != "$kept"/manifest.json ]]'
+    within 120 ended
+    [[ -s $home/full.result ]]
+}
