@@ -80,11 +80,12 @@ void set(const requeue& what, const slurm_tools& slurm, const std::string& assig
 
 // In this order: a job that runs takes no ExcNodeList any more.
 void start_now(const requeue& what, const slurm_tools& slurm, const job_facts& job, const std::vector<std::string>& bad,
-               std::vector<std::string>& log) {
+               const helper_limits& limits, std::vector<std::string>& log) {
     if (!bad.empty()) {
         const std::string list = join(bad);
         set(what, slurm, "ExcNodeList=" + (job.excluded.empty() ? list : job.excluded + "," + list), log);
     }
+    sleep_ms(limits.forget_ms);
     set(what, slurm, "StartTime=now", log);
 }
 
@@ -108,7 +109,7 @@ std::vector<std::string> help(const requeue& what, const slurm_tools& slurm, con
     for (;;) {
         job = ask(what, slurm, limits, until, log);
         const fate now = fate_of(job);
-        if (now == fate::pending) start_now(what, slurm, *job, bad, log);
+        if (now == fate::pending) start_now(what, slurm, *job, bad, limits, log);
         if (now != fate::completing) return log;
         if (until.passed()) {
             log.push_back("gave up waiting for the job to be pending, it starts when Slurm lets it");

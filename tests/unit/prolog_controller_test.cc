@@ -212,12 +212,13 @@ std::string line_of(const node_facts& node, const char* state = "ALLOCATED") {
 std::string ahead() { return std::to_string(wall_ns() / ns_per_s + 600); }
 std::string completing(const char* rest = "||") { return "COMPLETING|" + ahead() + rest + "\n"; }
 
-names helped(const char* nodes = "n1,n2", int total_ms = 10'000) {
+names helped(const char* nodes = "n1,n2", int total_ms = 10'000, int forget_ms = 0) {
     helper_limits limits;
     limits.probe = quick;
     limits.total_ms = total_ms;
     limits.poll_ms = 20;
     limits.failures_max = 5;
+    limits.forget_ms = forget_ms;
     return help({"7", nodes}, slurm_tools(folder, {"PATH=/usr/bin:/bin"}), limits);
 }
 
@@ -251,6 +252,17 @@ Test(helper, where_all_nodes_answer_it_only_starts) {
     write_text("nodes", line_of(good.facts("n1")) + line_of(good.facts("n2")));
     write_text("job", completing() + "PENDING|N/A||\n");
     helped();
+    cr_assert(read_text("calls") == "update JobId=7 StartTime=now\n", "%s", read_text("calls").c_str());
+}
+
+// Else a node that had the job before gives it no Prolog.
+Test(helper, does_not_start_the_job_before_its_nodes_have_forgotten_it) {
+    const node_socket good(false);
+    write_text("nodes", line_of(good.facts("n1")) + line_of(good.facts("n2")));
+    write_text("job", "PENDING|N/A||\n");
+    const uint64_t begun = mono_ns();
+    helped("n1,n2", 10'000, 300);
+    cr_assert(mono_ns() - begun >= 300 * ns_per_ms);
     cr_assert(read_text("calls") == "update JobId=7 StartTime=now\n", "%s", read_text("calls").c_str());
 }
 
