@@ -19,6 +19,7 @@ namespace {
 
 constexpr uint64_t abandon_wait_ms = 60'000;            // for transfers in flight after a failure
 constexpr uint64_t cancelled_wait_ms = 2000;
+constexpr uint64_t idle_wait_ms = 130'000;              // a rank gives up by itself after 120 s: this one died unseen
 constexpr int look_ms = 50;                             // between looks for staged chunks and for a cancel
 
 struct page_deleter {
@@ -190,11 +191,15 @@ void discard_chunks(const drain_source& source, const std::atomic<bool>& cancell
     const uint64_t end = source.end_chunk();
     // After a cancel the rank is gone, or gives up within moments: its last word need not be waited for long.
     deadline until = deadline::in_ms(cancelled_wait_ms);
+    deadline idle = deadline::in_ms(idle_wait_ms);
     while (source.control->released.load(std::memory_order_relaxed) < end) {
         const uint64_t staged = std::min(source.control->staged.load(std::memory_order_acquire), end);
-        if (staged > source.control->released.load(std::memory_order_relaxed)) release(source, staged);
+        if (staged > source.control->released.load(std::memory_order_relaxed)) {
+            release(source, staged);
+            idle = deadline::in_ms(idle_wait_ms);
+        }
         if (!cancelled.load(std::memory_order_relaxed)) until = deadline::in_ms(cancelled_wait_ms);
-        if (staged == end || until.passed()) return;
+        if (staged == end || until.passed() || idle.passed()) return;
         std::this_thread::sleep_for(std::chrono::milliseconds(look_ms));
     }
 }

@@ -105,6 +105,7 @@ private:
     void put_record(record kind, uint32_t rank, const std::string& value);
     void put_node_record();
     void recover_node(const std::string& value);
+    const char* what_is_lost(uint32_t rank, const arena::save& save) const;
     result<void> recover_rank(uint32_t rank);
 
     io::engine& engine_on_mover();

@@ -35,6 +35,19 @@ void node::recover_node(const std::string& bytes) {
     set_outcome(step, how.sealed ? store::outcome::sealed : store::outcome::failed, &how, size_bytes);
 }
 
+// Why a generation that was under way cannot be written by another worker; null where it can.
+const char* node::what_is_lost(uint32_t index, const arena::save& save) const {
+    const auto& rank = ranks_[index];
+    // A layout that came after the save describes the next one: what this one had staged can no longer be named.
+    if (!rank.range || save.layout_version != rank.layout_version) return "its layout changed while the agent's worker was restarted";
+    // A range larger than its slab goes through it as through a ring: what was released has been overwritten.
+    const uint64_t places = slab_of(index).size_bytes / chunk_bytes();
+    if (save.chunk_count > places && control_of(index)->released.load() > save.first_chunk) {
+        return "a part of it was only in the file of the worker that died; a larger --ckpt-memory keeps all of it in memory";
+    }
+    return nullptr;
+}
+
 result<void> node::recover_rank(uint32_t index) {
     const auto& records = ledger_.records();
     const auto find = [&](record kind) { return records.find({kind, index}); };
@@ -61,12 +74,15 @@ result<void> node::recover_rank(uint32_t index) {
         const drain_source source{control_of(index), nullptr, 0, body->first_chunk, body->chunk_count};
         if (control_of(index)->released.load() < body->first_chunk) release(source, body->first_chunk);
         rank.next_chunk = body->first_chunk;
-        // A layout that came after the save describes the next one: what this one had staged can no longer be named.
-        const bool named = rank.range && body->layout_version == rank.layout_version;
+        const char* lost = what_is_lost(index, *body);
         const auto* state = state_of(body->step);   // pending: another rank's save of it has been taken over
-        if (!named && (state == nullptr || state->what == store::outcome::pending)) drop_work(body->step, store::outcome::failed, "its layout changed while the agent's worker was restarted");
-        if (!named || (state != nullptr && state->what != store::outcome::pending)) {   // only its chunks are left to be let go
-            release(source, std::min(source.end_chunk(), control_of(index)->staged.load()));
+        const bool open = state == nullptr || state->what == store::outcome::pending;
+        if (lost != nullptr && open) drop_work(body->step, store::outcome::failed, lost);
+        if (lost != nullptr || !open) {   // only its chunks are left to be let go, also those that are still to be staged
+            mover_.post([source, ended = !rank.process] {
+                const std::atomic<bool> cancelled{ended};
+                discard_chunks(source, cancelled);
+            });
             rank.next_chunk = source.end_chunk();
             rank.saved_step = body->step;
         } else if (auto done = on_save(index, *body); !done) return done;
