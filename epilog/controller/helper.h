@@ -23,7 +23,7 @@ struct helper_limits {
     int total_ms = 180'000;
     int poll_ms = 200;
     int failures_max = 20;  // of squeue in a row: slurmctld may be restarting
-    // slurmd (22.05 and more, not the newest) forgets a job that has ended only if it last tidied up two seconds ago.  A
+    // slurmd (22.05 and others, not the newest) forgets an ended job only if it last tidied up two seconds ago.  A
     // job that starts there again sooner gets no Prolog, and so no agent.
     int forget_ms = 2'100;
 };
