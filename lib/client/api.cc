@@ -154,7 +154,10 @@ result<pack::shard> read_shard(const varde_shard& given) {
     pack::shard what;
     what.name.assign(given.name, ::strnlen(given.name, limits::tensor_name_bytes_max + 1));
     const std::string tensor = "couldn't register tensor '" + what.name + "': ";
-    const auto type = static_cast<unsigned>(given.dtype);
+    // As bytes: a C program may have put any number there, and C++ may not look at an enum that has none of its values.
+    unsigned type = 0;
+    static_assert(sizeof type == sizeof given.dtype);
+    std::memcpy(&type, &given.dtype, sizeof type);
     if (type == 0 || type > pack::dtype_count)
         return fail(code::invalid, tensor + "there is no element type " + std::to_string(type) +
                                        "; they go from 1 to " + std::to_string(pack::dtype_count));
