@@ -109,8 +109,7 @@ void node::drained(uint64_t step, const drain_outcome& how) {
     } else {
         log_.error("step " + std::to_string(step) + " is given up on this node: " + how.why.context +
                    "; training continues, older generations are intact");
-        if (step > node_control()->failed_step.load()) node_control()->failed_step = step;
-        tell_news();
+        note_failed(step);
     }
     works_.erase(found);
     arena::wire_writer value;   // so that a worker that takes over does not write it again
@@ -126,8 +125,7 @@ void node::drained(uint64_t step, const drain_outcome& how) {
 void node::drop_work(uint64_t step, outcome how, const std::string& why) {
     set_outcome(step, how, nullptr, 0);
     log_.warning("step " + std::to_string(step) + " is skipped on this node: " + why);
-    if (step > node_control()->failed_step.load()) node_control()->failed_step = step;
-    tell_news();
+    note_failed(step);
     const auto found = std::find_if(works_.begin(), works_.end(), [&](const auto& work) { return work->step == step; });
     if (found != works_.end()) {
         // Chunks that some ranks did stage are let go on the mover, in their order.
@@ -188,6 +186,7 @@ void node::look_for_late() {
 void node::follow_generation(const store::slot& leader) {
     if (leader.proposed_step > armed_step_) arm(leader.proposed_step);
     if (leader.complete_step > mine_.complete_step) note_complete(leader.complete_step);
+    note_failed(leader.failed_step);
 }
 
 // ---- What the slot says of generations
@@ -223,6 +222,13 @@ void node::update_progress() {
 }
 
 void node::tell_news() { arena::ring(node_control()->news); }
+
+// Here, or on any node: the generation will not become complete, and whoever waits for it should know.
+void node::note_failed(uint64_t step) {
+    if (step <= node_control()->failed_step.load()) return;
+    node_control()->failed_step = step;
+    tell_news();
+}
 
 void node::note_complete(uint64_t step) {
     mine_.complete_step = step;
@@ -292,6 +298,8 @@ void node::report_failures(const view& now) {
             const bool bad = state.what == outcome::failed || state.what == outcome::late;
             if (!bad || state.step <= reported_failed_step_) continue;
             reported_failed_step_ = state.step;
+            mine_.failed_step = state.step;
+            if (requeue_asked_) continue;   // the end of the incarnation is no news of its generations
             history(state.what == outcome::failed ? "failed" : "late", {{"host", other.slot.host}}, {{"step", state.step}, {"errno", state.os_errno}});
         }
     }

@@ -38,6 +38,17 @@ constexpr const char* usage =
     "                   [--config FILE] [--state-dir DIR] [--max-restarts N]        (by the prolog)\n"
     "       varde-agent --embedded --socket PATH [--arena-bytes N] [--config FILE]  (by the library)\n";
 
+// An embedded agent inside a Slurm job, where no prolog has started one: it can still requeue the job, if the host's scontrol is in sight.
+void find_job(arguments& given) {
+    const auto number = [](const char* name) {
+        const char* text = ::getenv(name);
+        auto value = text != nullptr ? parse_number(text, UINT32_MAX) : result<uint64_t>(uint64_t{0});
+        return value ? *value : 0;
+    };
+    if (given.with.job_id == 0) given.with.job_id = number("SLURM_JOB_ID");
+    if (given.with.restart_count == 0) given.with.restart_count = number("SLURM_RESTART_COUNT");
+}
+
 result<arguments> parse(int argc, char** argv) {
     enum : int { listen_fd = 1, ready_fd, job, restart_count, arena, slurm_bin, config_file, state_dir, max_restarts, embedded, socket, version };
     static constexpr option names[] = {
@@ -71,6 +82,7 @@ result<arguments> parse(int argc, char** argv) {
         }
         if (!value) return fail(code::invalid, "--" + std::string(argv[optind - 1]) + ": " + value.error().context);
     }
+    if (given.with.embedded) find_job(given);
     const bool sound = given.with.embedded ? !given.socket.empty() : given.listen_fd > 2;
     if (!sound || optind != argc) return fail(code::invalid, usage);
     auto site = given.config_file.empty() ? load_config() : load_config(given.config_file);
@@ -79,6 +91,10 @@ result<arguments> parse(int argc, char** argv) {
     given.with.pulse_ms = site->pulse_ms;
     given.with.silence_ns = uint64_t{site->silence_s} * 1'000'000'000;
     given.with.keep = site->keep;
+    if (given.with.slurm_bin.empty() && given.with.job_id != 0) {
+        given.with.slurm_bin = site->bin_dir.empty() ? "/usr/bin" : site->bin_dir;
+        if (::access((given.with.slurm_bin + "/scontrol").c_str(), X_OK) != 0) given.with.slurm_bin.clear();
+    }
     given.with.max_restarts = restarts ? static_cast<uint32_t>(*restarts) : site->max_restarts;
     if (given.arena_bytes == 0) {
         const auto memory_bytes = static_cast<uint64_t>(::sysconf(_SC_AVPHYS_PAGES)) * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));

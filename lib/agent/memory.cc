@@ -37,6 +37,14 @@ result<mapping> map_all(int fd, const char* what) {
     return mapping(address, size_bytes);
 }
 
+failure not_locked(int os_errno, uint64_t needed) {
+    rlimit limit{};
+    ::getrlimit(RLIMIT_MEMLOCK, &limit);
+    return failure{code::no_memory, os_errno,
+                   "couldn't lock the arena: needs " + format_bytes(needed) + ", the limit is " + format_bytes(limit.rlim_cur) +
+                       "; it is used unlocked, raise memlock to pin it"};
+}
+
 }  // namespace
 
 result<node_memory> map_memory(unique_fd control_fd, unique_fd arena_fd) {
@@ -66,6 +74,7 @@ result<node_memory> make_memory(uint64_t wanted_bytes) {
 result<void> lock_memory(const mapping& arena) {
     // 256 MiB at a time: the lock of the address space is let go in between, so that the worker's start does not wait.
     constexpr size_t piece_bytes = 256ULL << 20;
+    result<void> locked;
     for (size_t done = 0; done < arena.size_bytes(); done += piece_bytes) {
         const size_t size_bytes = std::min(piece_bytes, arena.size_bytes() - done);
         std::byte* piece = arena.data() + done;
@@ -73,16 +82,10 @@ result<void> lock_memory(const mapping& arena) {
             return os_error(errno, "couldn't reserve the arena after " + format_bytes(done) + " of " +
                                        format_bytes(arena.size_bytes()));
         }
-        if (::mlock(piece, size_bytes) != 0) {
-            const int os_errno = errno;
-            rlimit limit{};
-            ::getrlimit(RLIMIT_MEMLOCK, &limit);
-            return failure{code::no_memory, os_errno,
-                           "couldn't lock the arena: needs " + format_bytes(arena.size_bytes()) + ", the limit is " +
-                               format_bytes(limit.rlim_cur) + "; it is used unlocked, raise memlock to pin it"};
-        }
+        // What cannot be locked is reserved all the same.
+        if (locked && ::mlock(piece, size_bytes) != 0) locked = not_locked(errno, arena.size_bytes());
     }
-    return {};
+    return locked;
 }
 
 }  // namespace varde::agent

@@ -20,6 +20,7 @@ constexpr uint64_t hello_wait_ns = 45 * ns_per_s;
 constexpr uint64_t stop_wait_ns = 5 * ns_per_s;        // for the other nodes' packs, once ours is sealed
 constexpr uint64_t alone_ns = 60 * ns_per_s;           // an embedded agent without any rank ends after this
 constexpr uint64_t old_pulse_ms = 100;                  // an idle pulse ends at once
+constexpr uint64_t ended_wait_ns = ns_per_s;            // for what a rank that has ended had still sent
 constexpr uint32_t engine_depth = 32;
 constexpr uint64_t places_wanted = 8;                  // chunks per slab below which chunks are made smaller
 
@@ -27,11 +28,13 @@ constexpr uint64_t places_wanted = 8;                  // chunks per slab below 
 
 node::node(settings with, node_memory& memory, ledger& records, inbox& main, logger& log)
     : with_(std::move(with)), memory_(memory), ledger_(records), main_(main), log_(log), slurm_(with_.slurm_bin, with_.job_id),
-      keep_(with_.keep), max_restarts_(with_.max_restarts), alone_since_ns_(mono_ns()) {}
+      keep_(with_.keep), max_restarts_(with_.max_restarts), alone_since_ns_(mono_ns()) {
+    mover_.post([this] { discard(static_cast<int>(engine_on_mover().in_flight()), "made now, so that the first work finds it"); });
+}
 
 node::~node() = default;
 
-// On the mover, at its first work: registering buffers faults in the whole arena, and ranks must not wait for that to say hello.
+// On the mover, before its first work: registering buffers faults in the whole arena, and ranks must not wait for that to say hello.
 io::engine& node::engine_on_mover() {
     if (engine_ != nullptr) return *engine_;
     io::engine_options options;
@@ -231,12 +234,19 @@ void node::welcome_rank(link& from, const arena::hello& facts) {
         return;
     }
     if (rank.wire != nullptr) rank.wire->local_rank = -1;   // its old connection, about to be closed
+    if (!facts.again) {   // also one that died in this start and was started again: the ring goes on where its rank has stopped
+        rank.next_chunk = control_of(facts.local_rank)->staged.load();
+        rank.saved_step = 0;
+        rank.wants_restore = false;
+    }
     rank.present = true;
     rank.gone = rank.left = false;
     rank.facts = facts;
     rank.pid = from.peer_pid();
     rank.wire = &from;
-    rank.process.reset();
+    rank.process.reset(static_cast<int>(::syscall(SYS_pidfd_open, rank.pid, 0)));
+    rank.ended_ns = 0;
+    processes_version_++;
     from.local_rank = static_cast<int>(facts.local_rank);
     put_record(record::hello, facts.local_rank, arena::encode(facts));
     arena::wire_writer peer;
@@ -280,7 +290,22 @@ void node::on_closed(link& from) {
 
 void node::on_rank_ended(uint32_t rank) {
     ranks_[rank].process.reset();
+    processes_version_++;
+    // Its last words may still be in the socket, and their end says the same: on_tick() looks after a connection that stays open,
+    // because a forked child holds it.
+    ranks_[rank].ended_ns = mono_ns();
     if (ranks_[rank].wire == nullptr) rank_is_gone(rank);
+}
+
+void node::look_for_ended() {
+    for (uint32_t index = 0; index < ranks_.size(); index++) {
+        auto& rank = ranks_[index];
+        if (rank.wire == nullptr || rank.ended_ns == 0 || mono_ns() - rank.ended_ns < ended_wait_ns) continue;
+        rank.wire->local_rank = -1;
+        rank.wire->closing = true;
+        rank.wire = nullptr;
+        rank_is_gone(index);
+    }
 }
 
 // What it has staged whole is written all the same; what it has not can never become complete.
@@ -307,6 +332,7 @@ std::vector<std::pair<int, uint32_t>> node::watched_processes() const {
 
 void node::on_tick() {
     serve_waiting_hellos();
+    look_for_ended();
     if (stage_ == stage::training) look_for_late();
     settle_batch_exit();
     if (log_.pending() && keeper_.idle()) flush_log();

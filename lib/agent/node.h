@@ -48,7 +48,8 @@ struct local_rank {
     arena::hello facts;
     pid_t pid = 0;
     link* wire = nullptr;            // null while the connection is lost
-    unique_fd process;               // pidfd, for a rank whose connection an earlier worker had
+    unique_fd process;               // pidfd: a forked child may hold the connection open after the rank's end
+    uint64_t ended_ns = 0;
     uint64_t layout_version = 0;
     std::optional<pack::range> range;
     bool wants_restore = false;
@@ -81,6 +82,7 @@ public:
     void begin_stop();                                              // SIGTERM: finish what is staged, then finished() is true
     bool finished() const noexcept { return finished_; }
     std::vector<std::pair<int, uint32_t>> watched_processes() const; // pidfd, local rank
+    uint64_t processes_version() const noexcept { return processes_version_; }   // changes with them
     bool settle_threads(uint64_t timeout_ms);                        // before the process ends
 
 private:
@@ -93,6 +95,7 @@ private:
     void serve_waiting_hellos();
     result<void> on_layout(uint32_t rank, arena::layout what);
     result<void> on_bye(uint32_t rank);
+    void look_for_ended();
     void rank_is_gone(uint32_t rank);
     void refuse(link& to, code what, const std::string& text);
     void refuse_all(code what, const std::string& text);
@@ -151,6 +154,7 @@ private:
     void commit(const sealed_generation& generation);
     void committed(uint64_t step, const result<void>& outcome);
     void note_complete(uint64_t step);
+    void note_failed(uint64_t step);
     void tell_news();
     void report_failures(const view& now);
 
@@ -193,6 +197,7 @@ private:
     bool finished_ = false;
     uint64_t stop_until_ns_ = 0;
     uint64_t alone_since_ns_ = 0;
+    uint64_t processes_version_ = 1;
     uint64_t restored_step_ = 0;
     uint64_t first_step_seen_ = 0;
     std::unique_ptr<load> load_;

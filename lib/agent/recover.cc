@@ -60,6 +60,7 @@ result<void> node::recover_rank(uint32_t index) {
     rank.facts = *facts;
     rank.present = true;
     rank.pid = arena::wire_reader(peer->second).number<int32_t>();
+    processes_version_++;
     rank.process.reset(static_cast<int>(::syscall(SYS_pidfd_open, rank.pid, 0)));
     if (const auto layout = find(record::layout); layout != records.end()) {
         auto body = arena::decode<arena::layout>(layout->second);

@@ -48,6 +48,7 @@ private:
     unique_fd ticker_;
     std::map<int, std::unique_ptr<link>> links_;
     std::map<int, uint32_t> processes_;
+    uint64_t processes_version_ = 0;
 };
 
 void worker::watch(int fd, uint32_t events) {
@@ -73,10 +74,10 @@ result<void> worker::prepare() {
 }
 
 void worker::watch_processes() {
-    const auto wanted = node_.watched_processes();
-    if (wanted.size() == processes_.size()) return;
+    if (node_.processes_version() == processes_version_) return;
+    processes_version_ = node_.processes_version();
     processes_.clear();
-    for (const auto& [fd, rank] : wanted) {
+    for (const auto& [fd, rank] : node_.watched_processes()) {
         processes_[fd] = rank;
         watch(fd, EPOLLIN);
     }

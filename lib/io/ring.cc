@@ -27,6 +27,12 @@ std::string setup_hint(int os_errno) {
     }
 }
 
+bool may_lock(uint64_t needed) {
+    rlimit limit{};
+    // Root's limit is none, where it has CAP_IPC_LOCK; if it has not, the kernel says so.
+    return ::geteuid() == 0 || ::getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || needed <= limit.rlim_cur;
+}
+
 std::string memlock_text(uint64_t needed) {
     rlimit limit{};
     std::string text = "needs " + format_bytes(needed) + " locked, limit is ";
@@ -82,6 +88,8 @@ result<void> ring::register_buffers(const std::vector<std::span<std::byte>>& buf
     std::vector<iovec> vectors;
     vectors.reserve(parts.size());
     for (const std::span<std::byte> part : parts) vectors.push_back({part.data(), part.size()});
+    // The kernel would fault in all of it before it looks at the limit.
+    if (!may_lock(needed)) return failure{code::no_memory, ENOMEM, memlock_text(needed)};
     const int refused = ::io_uring_register_buffers(&ring_, vectors.data(), static_cast<unsigned>(vectors.size()));
     if (refused == -ENOMEM || refused == -EPERM) return failure{code::no_memory, -refused, memlock_text(needed)};
     if (refused < 0) return os_error(-refused, "io_uring_register");

@@ -55,7 +55,8 @@ struct disk_slot {
     char launch[128];  // texts end with at least one zero
     char host[64];
     char reason[512];
-    std::byte zero[3080];  // room for later fields; a reader of this version ignores it
+    uint64_t failed_step;
+    std::byte zero[3072];  // room for later fields; a reader of this version ignores it
     uint64_t checksum;     // XXH3-64 of all bytes before it: against a torn read or write
 };
 
@@ -69,7 +70,7 @@ static_assert(offsetof(disk_slot, choice_attempt) == 96 && offsetof(disk_slot, c
               offsetof(disk_slot, choice_step) == 112);
 static_assert(offsetof(disk_slot, generations) == 144 && offsetof(disk_slot, launch) == 304 &&
               offsetof(disk_slot, host) == 432);
-static_assert(offsetof(disk_slot, reason) == 496 && offsetof(disk_slot, zero) == 1008 &&
+static_assert(offsetof(disk_slot, reason) == 496 && offsetof(disk_slot, failed_step) == 1008 && offsetof(disk_slot, zero) == 1016 &&
               offsetof(disk_slot, checksum) == 4088);
 
 // Copies what fits, never half a character: the text goes to people and into JSON.  `to` is zero already.
@@ -125,6 +126,7 @@ void get_numbers(const disk_slot& from, slot& to) noexcept {
     to.drain_busy = from.drain_busy;
     to.proposed_step = from.proposed_step;
     to.complete_step = from.complete_step;
+    to.failed_step = from.failed_step;
     to.choice_attempt = from.choice_attempt;
     to.choice_step = from.choice_step;
     to.choice_incarnation = from.choice_incarnation;
@@ -145,6 +147,7 @@ void put_numbers(const slot& from, disk_slot& to) noexcept {
     to.drain_busy = from.drain_busy;
     to.proposed_step = from.proposed_step;
     to.complete_step = from.complete_step;
+    to.failed_step = from.failed_step;
     to.choice_attempt = from.choice_attempt;
     to.choice = static_cast<uint32_t>(from.choice);
     to.loaded = static_cast<uint32_t>(from.loaded);
