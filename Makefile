@@ -2,9 +2,9 @@
 #
 #   make                build everything below build/release
 #   make check          install what is missing, build, run every test
-#   make demo           install what is missing, build, start a private 4-node Slurm, train, kill a node, show the restart
+#   make demo           install what is missing, build, start a private 4-node Slurm, train, kill a node, restart
 #   make unit           unit tests only, no root needed       (TEST=pack runs pack_test and pack_*_test)
-#   make cluster        tests on a real Slurm of namespaced nodes, needs root      (TEST=10 runs tests/cluster/10-*.bats)
+#   make cluster        tests on a real Slurm of namespaced nodes, needs root   (TEST=10 runs tests/cluster/10-*.bats)
 #   make asan           unit tests with AddressSanitizer and UndefinedBehaviorSanitizer, in build/asan
 #   make fuzz           grow the fuzzers' corpora for FUZZ_S seconds each (clang++)
 #   make bench          figures of this machine, as ratios against fio and memcpy
@@ -13,8 +13,8 @@
 #   make install        into $(DESTDIR)$(PREFIX); make uninstall takes it away again
 #   make clean          remove build/
 #
-# Variables: PREFIX (/usr/local)  DESTDIR  SLURM_PREFIX (/usr: Slurm whose headers the plugin is built against)  BUILD (release)  CXX  CC
-# CXXFLAGS LDFLAGS (come last)  W=1 (warnings are errors)  V=1 (show commands)  TEST  FUZZ_S
+# Variables: PREFIX (/usr/local)  DESTDIR  SLURM_PREFIX (/usr: Slurm whose headers the plugin is built against)
+# BUILD (release)  CXX  CC  CXXFLAGS LDFLAGS (come last)  W=1 (warnings are errors)  V=1 (show commands)  TEST  FUZZ_S
 
 PREFIX       ?= /usr/local
 SLURM_PREFIX ?= /usr
@@ -58,7 +58,8 @@ ifeq ($(BUILD),tsan)
 optimise := -O1 -g
 sanitize := -fsanitize=thread
 endif
-common   := $(optimise) $(warnings) $(hardening) $(sanitize) -fPIC -fvisibility=hidden -pthread -MMD -MP -Ilib -Ilib/include -I.
+common   := $(optimise) $(warnings) $(hardening) $(sanitize) -fPIC -fvisibility=hidden -pthread -MMD -MP \
+  -Ilib -Ilib/include -I.
 cxxflags := -std=c++20 -fno-gnu-unique $(common) -DVARDE_PREFIX='"$(PREFIX)"'
 cflags   := -std=gnu11 $(common)
 ldflags  := $(sanitize) -pthread -Wl$(comma)-z$(comma)relro$(comma)-z$(comma)now$(comma)--as-needed
@@ -128,26 +129,29 @@ $(eval $(call program,varde-agent,$(O)/lib/agent/main.o,agent))
 $(eval $(call program,varde,$(O)/lib/cli/main.o,cli))
 $(eval $(call program,varde-prolog,$(O)/prolog/main.o $(call objects,prolog),prolog))
 $(eval $(call program,varde-epilog,$(O)/epilog/main.o $(call objects,epilog) $(call objects,prolog),prolog))
-$(eval $(call program,varde-controller,$(O)/epilog/controller/main.o $(call objects,epilog/controller) $(call objects,prolog),prolog))
+controller_objects := $(O)/epilog/controller/main.o $(call objects,epilog/controller) $(call objects,prolog)
+$(eval $(call program,varde-controller,$(controller_objects),prolog))
 
 # The library that lives in the training process depends on libc alone; its exports are lib/client/varde.map.
 $(O)/libvarde.so: $(call archives,client) lib/client/varde.map
 	@mkdir -p $(@D)
 	$(call quiet,LINK )$(CXX) $(ldflags) -shared -static-libstdc++ -static-libgcc -Wl$(comma)-z$(comma)defs \
-	  -Wl$(comma)--version-script=lib/client/varde.map -Wl$(comma)-soname=libvarde.so.0 -Wl$(comma)--whole-archive $(O)/libclient.a \
-	  -Wl$(comma)--no-whole-archive $(filter-out %/libclient.a,$(filter %.a,$^)) -o $@ \
+	  -Wl$(comma)--version-script=lib/client/varde.map -Wl$(comma)-soname=libvarde.so.0 \
+	  -Wl$(comma)--whole-archive $(O)/libclient.a -Wl$(comma)--no-whole-archive \
+	  $(filter-out %/libclient.a,$(filter %.a,$^)) -o $@ \
 	  $(if $(sanitize),-lxxhash,-l:libxxhash.a) $(LDFLAGS)
 	@ln -sf libvarde.so $(O)/libvarde.so.0
 
 # The plugin's symbols come from sbatch, srun and slurmd: no -z defs, no libslurm (its ABI changes with each release).
 $(O)/spank/%.o: cflags += -isystem $(SLURM_PREFIX)/include
 $(O)/spank_varde.so: $(O)/spank/plugin.o $(call objects,spank) $(call archives,spank) spank/spank.map
-	$(call quiet,LINK )$(CXX) $(ldflags) -shared -static-libstdc++ -static-libgcc -Wl$(comma)--version-script=spank/spank.map \
-	  -o $@ $(filter %.o %.a,$^) $(LDFLAGS)
+	$(call quiet,LINK )$(CXX) $(ldflags) -shared -static-libstdc++ -static-libgcc \
+	  -Wl$(comma)--version-script=spank/spank.map -o $@ $(filter %.o %.a,$^) $(LDFLAGS)
 
 $(O)/examples/%: $(O)/lib/examples/%.o $(O)/libvarde.so
 	@mkdir -p $(@D)
-	$(call quiet,LINK )$(CXX) $(ldflags) -o $@ $< -L$(O) -lvarde -Wl$(comma)-rpath$(comma)'$$ORIGIN/..:$$ORIGIN/../../../lib' $(LDFLAGS)
+	$(call quiet,LINK )$(CXX) $(ldflags) -o $@ $< -L$(O) -lvarde \
+	  -Wl$(comma)-rpath$(comma)'$$ORIGIN/..:$$ORIGIN/../../../lib' $(LDFLAGS)
 
 # ---- Unit tests: tests/unit/LAYER_test.cc and LAYER_topic_test.cc link with LAYER
 unit_sources := $(wildcard tests/unit/*_test.cc)

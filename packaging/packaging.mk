@@ -6,9 +6,10 @@ conf_files := $(wildcard conf/*.yaml conf/*.conf conf/*.snippet conf/*.fstab)
 
 .PHONY: install uninstall
 install: $(programs) $(shared) $(examples)
-	install -d $(addprefix $(DESTDIR),$(bindir) $(libdir)/varde $(libexecdir) $(includedir) $(exampledir)/conf $(exampledir)/examples $(mandir)/man1)
+	install -d $(addprefix $(DESTDIR),$(bindir) $(libdir)/varde $(libexecdir) $(includedir) $(mandir)/man1 \
+	  $(exampledir)/conf $(exampledir)/examples)
 	install -m 755 $(O)/bin/varde $(DESTDIR)$(bindir)/
-	install -m 755 $(O)/bin/varde-agent $(O)/bin/varde-prolog $(O)/bin/varde-epilog $(O)/bin/varde-controller $(DESTDIR)$(libexecdir)/
+	install -m 755 $(addprefix $(O)/bin/,$(notdir $(installed_helpers))) $(DESTDIR)$(libexecdir)/
 	install -m 755 $(O)/libvarde.so $(DESTDIR)$(libdir)/libvarde.so.$(version)
 	ln -sf libvarde.so.$(version) $(DESTDIR)$(libdir)/libvarde.so.0
 	ln -sf libvarde.so.0 $(DESTDIR)$(libdir)/libvarde.so

@@ -35,10 +35,8 @@ static int new_job(void) { return spank_context() == S_CTX_ALLOCATOR || getenv("
 static const char *site_directory(int argument_count, char *arguments[]) {
     const char *found = NULL;
     for (int i = 0; i < argument_count; i++) {
-        if (strncmp(arguments[i], "dir=", 4) == 0)
-            found = arguments[i] + 4;
-        else
-            slurm_error("varde: couldn't use '%s' in plugstack.conf: there is dir=PATH only", arguments[i]);
+        if (strncmp(arguments[i], "dir=", 4) == 0) found = arguments[i] + 4;
+        else slurm_error("varde: couldn't use '%s' in plugstack.conf: there is dir=PATH only", arguments[i]);
     }
     return found;
 }

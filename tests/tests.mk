@@ -20,7 +20,8 @@ checks: all $(replays) $(test_tools)
 cluster: all $(test_tools)
 	@tests/run $(O) cluster
 
-# Unit tests and corpora under AddressSanitizer and UndefinedBehaviorSanitizer.  abort_on_error: Criterion hides an exit status, not a signal.
+# Unit tests and corpora under AddressSanitizer and UndefinedBehaviorSanitizer.  abort_on_error: Criterion hides an exit
+# status, not a signal.
 asan: setup
 	+@$(MAKE) --no-print-directory BUILD=asan sanitized
 .PHONY: sanitized
@@ -109,7 +110,8 @@ tidy-cppcheck:
 	  --suppressions-list=tests/cppcheck.txt --template='{file}:{line}: {severity}: {message} [{id}]' \
 	  '-DSPANK_PLUGIN(name,version)=' $(includes) lib spank prolog epilog
 
-# ---- ThreadSanitizer: plain programs, because Criterion does not start under it.  tests/tsan/LAYER_topic.cc links with LAYER.
+# ---- ThreadSanitizer: plain programs, because Criterion does not start under it.  tests/tsan/LAYER_topic.cc links with
+# LAYER.
 tsan_tests := $(patsubst tests/tsan/%.cc,$(O)/tests/tsan/%,$(wildcard tests/tsan/*.cc))
 define tsan_test
 $(O)/tests/tsan/$(1): $(O)/tests/tsan/$(1).o $(call archives,$(call layer_of,$(1)))

@@ -17,10 +17,10 @@ namespace varde::agent {
 
 namespace {
 
-constexpr uint64_t abandon_wait_ms = 60'000;            // for transfers in flight after a failure
+constexpr uint64_t abandon_wait_ms = 60'000;  // for transfers in flight after a failure
 constexpr uint64_t cancelled_wait_ms = 2000;
-constexpr uint64_t idle_wait_ms = 130'000;              // a rank gives up by itself after 120 s: this one died unseen
-constexpr int look_ms = 50;                             // between looks for staged chunks and for a cancel
+constexpr uint64_t idle_wait_ms = 130'000;  // a rank gives up by itself after 120 s: this one died unseen
+constexpr int look_ms = 50;                 // between looks for staged chunks and for a cancel
 
 struct page_deleter {
     void operator()(std::byte* pages) const { ::operator delete[](pages, std::align_val_t{limits::page_bytes}); }
@@ -67,9 +67,9 @@ private:
     pages header_;
     pages seal_;
     std::vector<uint64_t> sums_;
-    std::vector<uint64_t> next_;                 // chunk to submit next, per source
-    std::vector<std::vector<bool>> written_;     // only for sources that are not held
-    std::vector<uint64_t> released_;             // chunks of those; counted here, because a rank can damage its control page
+    std::vector<uint64_t> next_;              // chunk to submit next, per source
+    std::vector<std::vector<bool>> written_;  // only for sources that are not held
+    std::vector<uint64_t> released_;  // chunks of those; counted here, because a rank can damage its control page
     uint64_t chunks_written_ = 0;
 };
 
@@ -100,7 +100,8 @@ result<bool> writing::submit_chunk(size_t source) {
     const uint64_t size_bytes = std::min(job_.image.chunk_bytes, range.what.size_bytes - begin);
     std::byte* data = from.slab + (chunk % from.place_count) * job_.image.chunk_bytes;
     sums_[range.first_chunk + index] = pack::checksum({data, size_bytes});
-    if (auto done = submit(data, size_bytes, range.file_offset + begin, range.first_chunk + index); !done) return done.error();
+    if (auto done = submit(data, size_bytes, range.file_offset + begin, range.first_chunk + index); !done)
+        return done.error();
     next_[source]++;
     return true;
 }
@@ -206,7 +207,8 @@ void discard_chunks(const drain_source& source, const std::atomic<bool>& cancell
 
 void drain::release_all(drain_job& job) {
     for (const auto& source : job.sources) {
-        if (source.control->released.load(std::memory_order_relaxed) < source.end_chunk()) release(source, source.end_chunk());
+        if (source.control->released.load(std::memory_order_relaxed) < source.end_chunk())
+            release(source, source.end_chunk());
     }
 }
 
@@ -226,12 +228,14 @@ result<uint64_t> drain::write_once(drain_job& job) {
     if (!seal) {
         // The buffers of `attempt` and the slabs belong to the kernel until nothing is in flight.
         while (!engine_.stop(deadline::in_ms(abandon_wait_ms))) {
-            log_.error("storage does not answer: writes of '" + file->path() + "' are stuck; training goes on without new checkpoints");
+            log_.error("storage does not answer: writes of '" + file->path() +
+                       "' are stuck; training goes on without new checkpoints");
         }
         failure why = seal.error();
         if (why.os_errno == EINVAL && direct) {
             direct_refused_ = true;
-            log_.warning("the file system of '" + file->path() + "' refuses O_DIRECT writes, writing through the page cache");
+            log_.warning("the file system of '" + file->path() +
+                         "' refuses O_DIRECT writes, writing through the page cache");
         }
         why.context = "'" + file->path() + "': " + why.context;
         return why;
@@ -242,10 +246,13 @@ result<uint64_t> drain::write_once(drain_job& job) {
 }
 
 bool drain::may_retry(const drain_job& job, const failure& why, int attempt) const {
-    const bool held = std::all_of(job.sources.begin(), job.sources.end(), [](const auto& source) { return source.held(); });
+    const bool held =
+        std::all_of(job.sources.begin(), job.sources.end(), [](const auto& source) { return source.held(); });
     if (!held || job.cancelled.load(std::memory_order_relaxed)) return false;
-    if (why.os_errno == EINVAL && direct_refused_ && attempt == 0) return true;   // the next attempt goes through the page cache
-    return attempt < static_cast<int>(job.retry_pause_ms.size()) && (why.what == code::no_space || why.what == code::io);
+    if (why.os_errno == EINVAL && direct_refused_ && attempt == 0)
+        return true;  // the next attempt goes through the page cache
+    return attempt < static_cast<int>(job.retry_pause_ms.size()) &&
+           (why.what == code::no_space || why.what == code::io);
 }
 
 drain_outcome drain::carry_out(drain_job& job) {
@@ -262,14 +269,16 @@ drain_outcome drain::carry_out(drain_job& job) {
         if (!may_retry(job, outcome.why, attempt)) break;
         log_.warning("step " + std::to_string(job.id.step) + ": " + outcome.why.context + "; trying again from memory");
         // NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): may_retry() refuses the attempt that has no pause
-        const auto until = deadline::in_ms(outcome.why.os_errno == EINVAL ? 0 : job.retry_pause_ms[static_cast<size_t>(attempt)]);
+        const auto until =
+            deadline::in_ms(outcome.why.os_errno == EINVAL ? 0 : job.retry_pause_ms[static_cast<size_t>(attempt)]);
         while (!until.passed() && !job.cancelled.load(std::memory_order_relaxed)) {
             std::this_thread::sleep_for(std::chrono::milliseconds(look_ms));
         }
     }
     outcome.duration_ns = mono_ns() - start_ns;
     if (outcome.sealed) release_all(job);
-    else for (const auto& source : job.sources) discard_chunks(source, job.cancelled);
+    else
+        for (const auto& source : job.sources) discard_chunks(source, job.cancelled);
     return outcome;
 }
 

@@ -1,7 +1,8 @@
 // The drain: one generation's chunks, from the slabs to a sealed pack.
 //
-// Runs on the mover thread; waits for ranks that still stage and for storage, and can be cancelled at any time.  Each chunk is checksummed once,
-// when it is handed to the engine.  A failed write or fsync is final for that file: a retry writes a new one from memory.
+// Runs on the mover thread; waits for ranks that still stage and for storage, and can be cancelled at any time.  Each
+// chunk is checksummed once, when it is handed to the engine.  A failed write or fsync is final for that file: a retry
+// writes a new one from memory.
 #pragma once
 
 #include "agent/log.h"
@@ -25,22 +26,22 @@ struct drain_source {
     uint64_t first_chunk = 0;
     uint64_t chunk_count = 0;
 
-    bool held() const noexcept { return chunk_count <= place_count; }   // all of it stays in the slab until it is sealed
+    bool held() const noexcept { return chunk_count <= place_count; }  // all of it stays in the slab until it is sealed
     uint64_t end_chunk() const noexcept { return first_chunk + chunk_count; }
 };
 
 struct drain_job {
-    std::array<uint64_t, 2> retry_pause_ms{2000, 10'000};   // storage that was full or away for a moment
+    std::array<uint64_t, 2> retry_pause_ms{2000, 10'000};  // storage that was full or away for a moment
     store::generation_id id;
     pack::image image;
-    std::vector<drain_source> sources;     // sources[i] fills image.ranges[i]
-    std::atomic<bool> cancelled{false};    // a rank has died or given up, or the incarnation was fenced
+    std::vector<drain_source> sources;   // sources[i] fills image.ranges[i]
+    std::atomic<bool> cancelled{false};  // a rank has died or given up, or the incarnation was fenced
     std::atomic<uint64_t> bytes_done{0};
 };
 
 struct drain_outcome {
     bool sealed = false;
-    failure why;                  // where it is not sealed
+    failure why;  // where it is not sealed
     uint64_t seal_checksum = 0;
     uint64_t duration_ns = 0;
 };
@@ -66,7 +67,8 @@ private:
     bool& direct_refused_;
 };
 
-// Lets go of chunks that no pack will have, as the rank stages them.  Once `cancelled` (the rank is gone or gives up) only for a moment more.
+// Lets go of chunks that no pack will have, as the rank stages them.  Once `cancelled` (the rank is gone or gives up)
+// only for a moment more.
 void discard_chunks(const drain_source& source, const std::atomic<bool>& cancelled);
 
 // Sets `released` and wakes the rank.

@@ -30,10 +30,12 @@ generation_work& node::work_of(uint64_t step) {
 
 result<void> node::on_save(uint32_t index, const arena::save& what) {
     auto& rank = ranks_[index];
-    if (what.step == rank.saved_step && rank.facts.again) return {};   // said again after a worker's restart
-    if (!rank.range || what.layout_version != rank.layout_version) return fail(code::invalid, "a save came without its layout");
+    if (what.step == rank.saved_step && rank.facts.again) return {};  // said again after a worker's restart
+    if (!rank.range || what.layout_version != rank.layout_version)
+        return fail(code::invalid, "a save came without its layout");
     if (what.step <= rank.saved_step) return fail(code::invalid, "saves must come with growing steps");
-    if (what.first_chunk != rank.next_chunk || what.chunk_count != pack::chunk_count(rank.range->size_bytes, chunk_bytes())) {
+    if (what.first_chunk != rank.next_chunk ||
+        what.chunk_count != pack::chunk_count(rank.range->size_bytes, chunk_bytes())) {
         return fail(code::invalid, "a save's chunks do not follow the last one's");
     }
     rank.saved_step = what.step;
@@ -49,7 +51,8 @@ result<void> node::on_save(uint32_t index, const arena::save& what) {
 }
 
 result<void> node::on_give_up(uint32_t index, const arena::give_up& what) {
-    log_.warning("rank " + std::to_string(ranks_[index].facts.rank) + " gave up staging step " + std::to_string(what.step));
+    log_.warning("rank " + std::to_string(ranks_[index].facts.rank) + " gave up staging step " +
+                 std::to_string(what.step));
     for (auto& work : works_) {
         if (work->step == what.step) work->job.cancelled = true;
     }
@@ -58,16 +61,19 @@ result<void> node::on_give_up(uint32_t index, const arena::give_up& what) {
 }
 
 void node::begin_drain(generation_work& work) {
-    const bool whole = std::all_of(work.saves.begin(), work.saves.end(), [](const auto& save) { return save.has_value(); });
+    const bool whole =
+        std::all_of(work.saves.begin(), work.saves.end(), [](const auto& save) { return save.has_value(); });
     if (!whole || work.draining || run_ == nullptr) return;
     work.draining = true;
     work.job.id = {work.step, mine_.incarnation};
     for (uint32_t rank = 0; rank < ranks_.size(); rank++) {
         const auto slab = slab_of(rank);
-        work.job.sources.push_back({control_of(rank), memory_.arena.data() + slab.offset, slab.size_bytes / chunk_bytes(),
-                                    work.saves[rank]->first_chunk, work.saves[rank]->chunk_count});
+        work.job.sources.push_back({control_of(rank), memory_.arena.data() + slab.offset,
+                                    slab.size_bytes / chunk_bytes(), work.saves[rank]->first_chunk,
+                                    work.saves[rank]->chunk_count});
         // A rank that died between its save and now.
-        if (ranks_[rank].gone && control_of(rank)->staged.load() < work.job.sources.back().end_chunk()) work.job.cancelled = true;
+        if (ranks_[rank].gone && control_of(rank)->staged.load() < work.job.sources.back().end_chunk())
+            work.job.cancelled = true;
     }
     mover_.post([this, &work] {
         auto outcome = drain_on_mover(work);
@@ -77,11 +83,13 @@ void node::begin_drain(generation_work& work) {
 
 // On the mover: the header of many thousand tensors takes a moment too.
 drain_outcome node::drain_on_mover(generation_work& work) {
-    pack::identity who{facts_.name, work.step, work.job.id.incarnation, facts_.node_index, facts_.node_count, facts_.world, VARDE_VERSION};
+    pack::identity who{facts_.name,  work.step,    work.job.id.incarnation, facts_.node_index, facts_.node_count,
+                       facts_.world, VARDE_VERSION};
     // Packs hold ranks in ascending order; local order and global order may differ.
     std::vector<size_t> order(work.ranges.size());
     for (size_t i = 0; i < order.size(); i++) order[i] = i;
-    std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return work.ranges[a].rank < work.ranges[b].rank; });
+    std::sort(order.begin(), order.end(),
+              [&](size_t a, size_t b) { return work.ranges[a].rank < work.ranges[b].rank; });
     std::vector<pack::range> ranges;
     std::vector<drain_source> sources;
     for (const size_t i : order) {
@@ -105,14 +113,15 @@ void node::drained(uint64_t step, const drain_outcome& how) {
     const uint64_t bytes = (*found)->job.image.file_bytes;
     set_outcome(step, how.sealed ? outcome::sealed : outcome::failed, &how, bytes);
     if (how.sealed) {
-        log_.info("step " + std::to_string(step) + " sealed: " + format_bytes(bytes) + " in " + std::to_string(how.duration_ns / ns_per_ms) + " ms");
+        log_.info("step " + std::to_string(step) + " sealed: " + format_bytes(bytes) + " in " +
+                  std::to_string(how.duration_ns / ns_per_ms) + " ms");
     } else {
         log_.error("step " + std::to_string(step) + " is given up on this node: " + how.why.context +
                    "; training continues, older generations are intact");
         note_failed(step);
     }
     works_.erase(found);
-    arena::wire_writer value;   // so that a worker that takes over does not write it again
+    arena::wire_writer value;  // so that a worker that takes over does not write it again
     value.number(step);
     value.number(static_cast<uint32_t>(how.sealed ? outcome::sealed : outcome::failed));
     value.number(bytes);
@@ -149,7 +158,8 @@ void node::drop_work(uint64_t step, outcome how, const std::string& why) {
 
 void node::arm(uint64_t step) {
     armed_step_ = step;
-    for (uint32_t rank = 0; rank < ranks_.size(); rank++) control_of(rank)->due_step.store(step, std::memory_order_relaxed);
+    for (uint32_t rank = 0; rank < ranks_.size(); rank++)
+        control_of(rank)->due_step.store(step, std::memory_order_relaxed);
     look_for_late();
 }
 
@@ -157,7 +167,7 @@ void node::arm(uint64_t step) {
 bool node::passed_by(uint32_t index, uint64_t step) const {
     const auto& rank = ranks_[index];
     if (rank.gone || rank.left) return true;
-    if (rank.saved_step > step) return true;   // messages come in order
+    if (rank.saved_step > step) return true;  // messages come in order
     const auto* control = control_of(index);
     const uint64_t progress = control->progress_step.load(std::memory_order_acquire);
     return progress > step && control->saving_step.load(std::memory_order_acquire) < step;
@@ -170,14 +180,17 @@ void node::look_for_late() {
         if (!work->draining && run_ != nullptr) open.push_back(work->step);
     }
     for (const uint64_t step : open) {
-        const auto work = std::find_if(works_.begin(), works_.end(), [&](const auto& one) { return one->step == step; });
+        const auto work =
+            std::find_if(works_.begin(), works_.end(), [&](const auto& one) { return one->step == step; });
         for (uint32_t rank = 0; rank < ranks_.size(); rank++) {
             if (work != works_.end() && (*work)->saves[rank]) continue;
             if (!passed_by(rank, step)) continue;
-            if (ranks_[rank].left && work == works_.end()) break;   // training ended before a step that nobody saved: nothing is lost
+            if (ranks_[rank].left && work == works_.end())
+                break;  // training ended before a step that nobody saved: nothing is lost
             const bool ended = ranks_[rank].gone || ranks_[rank].left;
             drop_work(step, ended ? outcome::failed : outcome::late,
-                      "rank " + std::to_string(ranks_[rank].facts.rank) + (ended ? " has ended without saving it" : " was past it when it became due"));
+                      "rank " + std::to_string(ranks_[rank].facts.rank) +
+                          (ended ? " has ended without saving it" : " was past it when it became due"));
             break;
         }
     }
@@ -192,7 +205,8 @@ void node::follow_generation(const store::slot& leader) {
 // ---- What the slot says of generations
 
 store::generation_state* node::state_of(uint64_t step) {
-    const auto found = std::find_if(mine_.generations.begin(), mine_.generations.end(), [&](const auto& state) { return state.step == step; });
+    const auto found = std::find_if(mine_.generations.begin(), mine_.generations.end(),
+                                    [&](const auto& state) { return state.step == step; });
     return found == mine_.generations.end() ? nullptr : &*found;
 }
 
@@ -217,7 +231,8 @@ void node::set_outcome(uint64_t step, outcome how, const drain_outcome* details,
 void node::update_progress() {
     mine_.drain_busy = works_.empty() ? 0 : 1;
     for (const auto& work : works_) {
-        if (auto* state = state_of(work->step)) state->bytes_done = work->job.bytes_done.load(std::memory_order_relaxed);
+        if (auto* state = state_of(work->step))
+            state->bytes_done = work->job.bytes_done.load(std::memory_order_relaxed);
     }
 }
 
@@ -240,15 +255,18 @@ void node::note_complete(uint64_t step) {
 // ---- Leading
 
 void node::lead_generations(const view& now) {
-    const bool ending = std::any_of(ranks_.begin(), ranks_.end(), [](const local_rank& rank) { return rank.left || rank.gone; });
+    const bool ending =
+        std::any_of(ranks_.begin(), ranks_.end(), [](const local_rank& rank) { return rank.left || rank.gone; });
     if (const auto step = ending ? std::nullopt : schedule_->propose(now)) {
         mine_.proposed_step = *step;
-        log_.info("generation at step " + std::to_string(*step) + " proposed, " + std::to_string(schedule_->step_ns() / ns_per_ms) + " ms per step");
+        log_.info("generation at step " + std::to_string(*step) + " proposed, " +
+                  std::to_string(schedule_->step_ns() / ns_per_ms) + " ms per step");
         beat();
     }
     if (schedule_->stretched() != stretched_reported_) {
         stretched_reported_ = schedule_->stretched();
-        log_.warning("the last generation is still being written when the next is due: it waits, the interval gets longer");
+        log_.warning(
+            "the last generation is still being written when the next is due: it waits, the interval gets longer");
         history("stretched", {}, {{"count", stretched_reported_}});
     }
     report_failures(now);
@@ -259,13 +277,18 @@ void node::lead_generations(const view& now) {
 
 void node::commit(const sealed_generation& generation) {
     committing_step_ = generation.step;
-    store::manifest record{facts_.name, {generation.step, mine_.incarnation}, facts_.world, generation.packs, wall_ns(), VARDE_VERSION};
+    store::manifest record{
+        facts_.name, {generation.step, mine_.incarnation}, facts_.world, generation.packs, wall_ns(), VARDE_VERSION};
     keeper_.post([this, start = start_number_.load(), run = run_, record = std::move(record), keep = keep_] {
         auto done = run->commit(record);
-        main_.post([this, start, step = record.id.step, done] { if (start == start_number_) committed(step, done); });
+        main_.post([this, start, step = record.id.step, done] {
+            if (start == start_number_) committed(step, done);
+        });
         if (!done) return;
         auto retired = run->retire(keep, record.id);
-        if (!retired) log_.error("couldn't delete old generations: " + retired.error().context + "; trying again after the next one");
+        if (!retired)
+            log_.error("couldn't delete old generations: " + retired.error().context +
+                       "; trying again after the next one");
         const std::time_t seconds = static_cast<std::time_t>(record.wall_ns / ns_per_s);
         tm parts{};
         ::localtime_r(&seconds, &parts);
@@ -285,7 +308,8 @@ void node::committed(uint64_t step, const result<void>& done) {
     log_.info("step " + std::to_string(step) + " is complete on " + std::to_string(facts_.node_count) + " nodes");
     uint64_t bytes = 0;
     if (const auto* state = state_of(step)) bytes = state->bytes_total;
-    history("complete", {{"generation", store::generation_name({step, mine_.incarnation})}}, {{"step", step}, {"pack_bytes", bytes}});
+    history("complete", {{"generation", store::generation_name({step, mine_.incarnation})}},
+            {{"step", step}, {"pack_bytes", bytes}});
     if (step > mine_.complete_step) note_complete(step);
     beat();
 }
@@ -299,8 +323,9 @@ void node::report_failures(const view& now) {
             if (!bad || state.step <= reported_failed_step_) continue;
             reported_failed_step_ = state.step;
             mine_.failed_step = state.step;
-            if (requeue_asked_) continue;   // the end of the incarnation is no news of its generations
-            history(state.what == outcome::failed ? "failed" : "late", {{"host", other.slot.host}}, {{"step", state.step}, {"errno", state.os_errno}});
+            if (requeue_asked_) continue;  // the end of the incarnation is no news of its generations
+            history(state.what == outcome::failed ? "failed" : "late", {{"host", other.slot.host}},
+                    {{"step", state.step}, {"errno", state.os_errno}});
         }
     }
 }

@@ -22,16 +22,19 @@ namespace {
 
 // A worker that dies again and again must not eat the node: the pause doubles up to this.
 constexpr uint64_t pause_max_ms = 10'000;
-constexpr uint64_t healthy_ns = 60 * ns_per_s;   // a worker that lived so long starts the count anew
+constexpr uint64_t healthy_ns = 60 * ns_per_s;  // a worker that lived so long starts the count anew
 
 unique_fd duplicate(int fd) { return unique_fd(::fcntl(fd, F_DUPFD_CLOEXEC, 3)); }
 
-pid_t start_worker(int listening, const node_memory& memory, const std::array<unique_fd, 2>& records, const settings& with) {
-    inheritance copy{duplicate(listening), duplicate(memory.control_fd.get()), duplicate(memory.arena_fd.get()),
+pid_t start_worker(int listening, const node_memory& memory, const std::array<unique_fd, 2>& records,
+                   const settings& with) {
+    inheritance copy{duplicate(listening),
+                     duplicate(memory.control_fd.get()),
+                     duplicate(memory.arena_fd.get()),
                      {duplicate(records[0].get()), duplicate(records[1].get())}};
     const pid_t pid = ::fork();
     if (pid != 0) return pid;
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);   // a worker without its holder would be nobody's
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a worker without its holder would be nobody's
     if (::getppid() == 1) ::_exit(1);
     const int status = run_worker(std::move(copy), with);
     ::_exit(status);
@@ -74,17 +77,19 @@ int run_holder(unique_fd listening, node_memory memory, const settings& with) {
             return 1;
         }
         if (!locking) {
-            // After the first fork, which is quick while no page of the arena is there; a large arena takes many seconds.
+            // After the first fork, which is quick while no page of the arena is there; a large arena takes many
+            // seconds.
             locking = true;
             std::thread([&memory, &log] {
                 if (auto done = lock_memory(memory.arena); !done) log.warning(done.error().context);
             }).detach();
         }
         const int status = wait_for(worker, signals.get());
-        if (WIFEXITED(status) && WEXITSTATUS(status) == 0) ::_exit(0);   // the locking thread may still be at work
+        if (WIFEXITED(status) && WEXITSTATUS(status) == 0) ::_exit(0);  // the locking thread may still be at work
         if (mono_ns() - start_ns > healthy_ns) pause_ms = 100;
-        log.error("the agent's worker has ended (" + (WIFSIGNALED(status) ? "signal " + std::to_string(WTERMSIG(status))
-                                                                          : "status " + std::to_string(WEXITSTATUS(status))) +
+        log.error("the agent's worker has ended (" +
+                  (WIFSIGNALED(status) ? "signal " + std::to_string(WTERMSIG(status))
+                                       : "status " + std::to_string(WEXITSTATUS(status))) +
                   "), starting another in " + std::to_string(pause_ms) + " ms; what is staged is kept");
         std::this_thread::sleep_for(std::chrono::milliseconds(pause_ms));
         pause_ms = std::min(2 * pause_ms, pause_max_ms);

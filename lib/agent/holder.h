@@ -1,4 +1,5 @@
-// The holder: the parent process that owns what must survive - the memory, the listening socket, the ledger - and restarts the worker.
+// The holder: the parent process that owns what must survive - the memory, the listening socket, the ledger - and
+// restarts the worker.
 #pragma once
 
 #include "agent/memory.h"
@@ -6,8 +7,8 @@
 
 namespace varde::agent {
 
-// Runs until a worker ends with status 0; SIGTERM is passed on to the worker.  `locked` is called once the arena is locked, or with the
-// reason why it is not.  Returns an exit status.
+// Runs until a worker ends with status 0; SIGTERM is passed on to the worker.  `locked` is called once the arena is
+// locked, or with the reason why it is not.  Returns an exit status.
 int run_holder(unique_fd listening, node_memory memory, const settings& with);
 
 }  // namespace varde::agent

@@ -81,8 +81,8 @@ void schedule::settle(const view& what) {
         failed = failed || state == outcome::failed;
         late = late || state == outcome::late;
     }
-    // An interval later, training beyond the step and nobody at work: its nodes never armed it, because another leader had proposed a later
-    // one while this one was silent.  Nobody will ever report it.
+    // An interval later, training beyond the step and nobody at work: its nodes never armed it, because another leader
+    // had proposed a later one while this one was silent.  Nobody will ever report it.
     const bool lost = newest_step_ > proposed_step_ && what.now_ns >= due_ns_ && !any_draining(what);
     if (!all_sealed && !failed && !late && !lost) return;
     open_ = false;
@@ -127,7 +127,8 @@ std::vector<sealed_generation> newly_complete(const view& what, uint64_t complet
             if (!node.seen) break;
             for (const auto& state : node.slot.generations) {
                 if (state.step != mine.step || state.what != outcome::sealed) continue;
-                generation.packs.push_back({node.slot.node_index, state.bytes_total, state.seal_checksum, node.slot.host});
+                generation.packs.push_back(
+                    {node.slot.node_index, state.bytes_total, state.seal_checksum, node.slot.host});
                 break;  // one node is one pack, whatever its slot says
             }
         }
@@ -141,7 +142,8 @@ std::vector<sealed_generation> newly_complete(const view& what, uint64_t complet
 
 std::vector<uint32_t> dead_nodes(const view& what, const leader_options& options, const schedule& pace) {
     std::vector<uint32_t> dead;
-    // A step that simply takes long is not stopped training: half again as long as usual, and one more for the reading of the slots.
+    // A step that simply takes long is not stopped training: half again as long as usual, and one more for the reading
+    // of the slots.
     const uint64_t patience_ns = std::max(options.silence_ns, 5 * pace.step_ns() / 2);
     if (pace.stalled_ns(what.now_ns) < patience_ns) return dead;
     for (uint32_t index = 0; index < what.nodes.size(); index++) {
@@ -175,7 +177,8 @@ restart::wish restart::next(const view& what) {
         case store::verdict::mismatch:
         case store::verdict::failed:
             // The code travels in the place of the step (roster.h).
-            offer(store::choice_kind::refused, {static_cast<uint64_t>(node.slot.loaded == store::verdict::failed ? code::io : code::mismatch), 0},
+            offer(store::choice_kind::refused,
+                  {static_cast<uint64_t>(node.slot.loaded == store::verdict::failed ? code::io : code::mismatch), 0},
                   node.slot.host + ": " + node.slot.reason);
             return wish::nothing;
         }

@@ -1,7 +1,8 @@
 // What the nodes of a run decide from the roster: who leads, which step is due, what is complete, who has died.
 //
-// Pure logic: time and slots come in, decisions go out; no I/O, no clock.  So a test (or a simulation) can drive weeks of it.
-// Every decision is idempotent or guarded by something that only one can create, because two nodes may for a moment both lead.
+// Pure logic: time and slots come in, decisions go out; no I/O, no clock.  So a test (or a simulation) can drive weeks
+// of it. Every decision is idempotent or guarded by something that only one can create, because two nodes may for a
+// moment both lead.
 #pragma once
 
 #include "store/store.h"
@@ -17,15 +18,15 @@ namespace varde::agent {
 
 // What this node has seen of one node's slot.
 struct sighting {
-    bool seen = false;         // a slot of this incarnation has been read
+    bool seen = false;  // a slot of this incarnation has been read
     store::slot slot;
-    // Time over which the slot was read again and again and had not changed.  Time in which nothing could be read does not count: slow
-    // storage is no sign of death.
+    // Time over which the slot was read again and again and had not changed.  Time in which nothing could be read does
+    // not count: slow storage is no sign of death.
     uint64_t quiet_ns = 0;
 };
 
 struct view {
-    uint64_t now_ns = 0;       // monotonic
+    uint64_t now_ns = 0;  // monotonic
     uint32_t self = 0;
     std::span<const sighting> nodes;
 };
@@ -55,8 +56,8 @@ public:
     std::optional<uint64_t> propose(const view& what);
     uint64_t proposed_step() const noexcept { return proposed_step_; }
 
-    uint64_t step_ns() const noexcept;                    // 0: not known yet
-    uint64_t stalled_ns(uint64_t now_ns) const noexcept;  // since the last step of any node
+    uint64_t step_ns() const noexcept;                          // 0: not known yet
+    uint64_t stalled_ns(uint64_t now_ns) const noexcept;        // since the last step of any node
     uint64_t stretched() const noexcept { return stretched_; }  // proposals that had to wait for a drain
 
 private:
@@ -65,14 +66,16 @@ private:
 
     leader_options options_;
     uint64_t lead_ns_;
-    uint64_t due_ns_ = 0;            // 0: training has not begun
+    uint64_t due_ns_ = 0;  // 0: training has not begun
     uint64_t proposed_step_ = 0;
-    bool open_ = false;              // the proposal has no outcome yet
+    bool open_ = false;  // the proposal has no outcome yet
     bool waited_ = false;
     uint64_t stretched_ = 0;
     uint64_t newest_step_ = 0;
     uint64_t newest_step_ns_ = 0;
-    struct sample { uint64_t step, at_ns; };
+    struct sample {
+        uint64_t step, at_ns;
+    };
     std::deque<sample> samples_;
 };
 
@@ -94,11 +97,14 @@ public:
         uint64_t attempt = 0;
         store::choice_kind kind = store::choice_kind::none;
         store::generation_id id;
-        std::string reason;   // of a refusal, or of the damage to be marked
+        std::string reason;  // of a refusal, or of the damage to be marked
     };
 
-    // A node that takes over goes on counting where the one before it stopped, so that an attempt's number means one choice.
-    void continue_after(uint64_t attempt) noexcept { choice_.attempt = attempt > choice_.attempt ? attempt : choice_.attempt; }
+    // A node that takes over goes on counting where the one before it stopped, so that an attempt's number means one
+    // choice.
+    void continue_after(uint64_t attempt) noexcept {
+        choice_.attempt = attempt > choice_.attempt ? attempt : choice_.attempt;
+    }
     // What the leader should do now about the start.
     wish next(const view& what);
     // Answers to `choose`.

@@ -1,7 +1,8 @@
 // Append, replay and compaction of the ledger.
 //
-// File: 8-byte epoch (0: not in use), then records: kind u32, local rank u32, value bytes u64, checksum u64 (XXH3 of the head and the value), value.
-// The file with the greater epoch is the log.  Compaction writes the other file from its ninth byte on and its epoch last.
+// File: 8-byte epoch (0: not in use), then records: kind u32, local rank u32, value bytes u64, checksum u64 (XXH3 of
+// the head and the value), value. The file with the greater epoch is the log.  Compaction writes the other file from
+// its ninth byte on and its epoch last.
 #include "agent/ledger.h"
 
 #include "pack/layout.h"

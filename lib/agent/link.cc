@@ -17,8 +17,9 @@ result<link> link::accept(int listening, uid_t owner) {
         return os_error(errno, "couldn't read the peer's credentials");
     }
     if (peer.uid != owner && peer.uid != 0) {
-        return fail(code::invalid, "refused a connection of uid " + std::to_string(peer.uid) + ", pid " + std::to_string(peer.pid) +
-                                       ": this agent belongs to uid " + std::to_string(owner));
+        return fail(code::invalid, "refused a connection of uid " + std::to_string(peer.uid) + ", pid " +
+                                       std::to_string(peer.pid) + ": this agent belongs to uid " +
+                                       std::to_string(owner));
     }
     link made;
     made.socket_ = std::move(socket);

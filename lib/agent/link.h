@@ -28,12 +28,14 @@ public:
     // Queues a frame, with file descriptors that are duplicated, and sends what goes out at once.
     void send(std::string frame, const std::array<int, 2>* fds = nullptr);
     template <class T>
-    void send_message(const T& body) { send(arena::frame_of(body)); }
+    void send_message(const T& body) {
+        send(arena::frame_of(body));
+    }
     result<void> flush();
     bool wants_write() const noexcept { return !out_.empty(); }
 
-    int local_rank = -1;       // once it has said hello
-    bool closing = false;      // close it when everything is sent
+    int local_rank = -1;   // once it has said hello
+    bool closing = false;  // close it when everything is sent
 
 private:
     struct outgoing {

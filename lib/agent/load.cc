@@ -29,7 +29,8 @@ pages make_pages(uint64_t size_bytes) {
     return pages(new (std::align_val_t{limits::page_bytes}) std::byte[size_bytes]);
 }
 
-// Reads all of [offset, offset + size); falls back to the page cache where the file system refuses O_DIRECT only when it is used.
+// Reads all of [offset, offset + size); falls back to the page cache where the file system refuses O_DIRECT only when
+// it is used.
 result<void> read_all(int fd, std::byte* to, uint64_t size_bytes, uint64_t offset, const std::string& path) {
     uint64_t done = 0;
     while (done < size_bytes) {
@@ -71,7 +72,8 @@ std::vector<load_step> cut_into_steps(const std::vector<pack::piece>& pieces, co
                 steps.back().chunk_in_range != chunk) {
                 steps.push_back({from.source, from.range, chunk, {}});
             }
-            steps.back().copies.push_back({piece.shard_index, piece.shard_offset + done, at - chunk * chunk_bytes, size_bytes});
+            steps.back().copies.push_back(
+                {piece.shard_index, piece.shard_offset + done, at - chunk * chunk_bytes, size_bytes});
             done += size_bytes;
         }
     }
@@ -85,11 +87,15 @@ load::load(store::run_directory& run, load_job job, sender send)
 result<load_source> load::open_source(uint32_t node_index) {
     load_source source;
     source.node_index = node_index;
-    source.path = run_.path() + "/" + store::generation_name(job_.id) + "/" + store::pack_name(node_index, job_.saved_node_count);
+    source.path =
+        run_.path() + "/" + store::generation_name(job_.id) + "/" + store::pack_name(node_index, job_.saved_node_count);
     uint64_t file_bytes = 0;
     auto fd = run_.open_pack(job_.id, node_index, job_.saved_node_count, &file_bytes);
-    if (!fd) return fd.error().what == code::not_found ? fail(code::damaged, "'" + source.path + "' is missing") : fd.error();
-    if (file_bytes < limits::page_bytes) return fail(code::damaged, "'" + source.path + "' has only " + format_bytes(file_bytes));
+    if (!fd)
+        return fd.error().what == code::not_found ? fail(code::damaged, "'" + source.path + "' is missing")
+                                                  : fd.error();
+    if (file_bytes < limits::page_bytes)
+        return fail(code::damaged, "'" + source.path + "' has only " + format_bytes(file_bytes));
 
     auto first = make_pages(limits::page_bytes);
     if (auto done = read_all(fd->get(), first.get(), limits::page_bytes, 0, source.path); !done) return done.error();
@@ -101,14 +107,16 @@ result<load_source> load::open_source(uint32_t node_index) {
     if (!image) return with_path(image.error(), source.path);
 
     auto seal = make_pages(image->seal_bytes);
-    if (auto done = read_all(fd->get(), seal.get(), image->seal_bytes, image->seal_offset, source.path); !done) return done.error();
+    if (auto done = read_all(fd->get(), seal.get(), image->seal_bytes, image->seal_offset, source.path); !done)
+        return done.error();
     auto sums = pack::parse_seal(*image, {seal.get(), image->seal_bytes});
     if (!sums) return with_path(sums.error(), source.path);
     const auto& who = image->who;
     if (who.step != job_.id.step || who.incarnation != job_.id.incarnation || who.node_index != node_index ||
         who.node_count != job_.saved_node_count) {
-        return fail(code::damaged, "'" + source.path + "' belongs to another generation or node: step " + std::to_string(who.step) +
-                                       ", incarnation " + std::to_string(who.incarnation) + ", node " + std::to_string(who.node_index));
+        return fail(code::damaged, "'" + source.path + "' belongs to another generation or node: step " +
+                                       std::to_string(who.step) + ", incarnation " + std::to_string(who.incarnation) +
+                                       ", node " + std::to_string(who.node_index));
     }
     source.image = std::move(*image);
     source.sums = std::move(*sums);
@@ -160,8 +168,9 @@ result<void> load::make_lanes() {
         auto steps = cut_into_steps(*pieces, origin, sources_);
         const uint64_t places = wanted.slab_bytes / place_bytes_;
         if (places == 0 && !steps.empty()) {
-            return fail(code::no_memory, "the generation has chunks of " + format_bytes(place_bytes_) + ", a rank's slab has only " +
-                                             format_bytes(wanted.slab_bytes) + "; raise --ckpt-memory");
+            return fail(code::no_memory, "the generation has chunks of " + format_bytes(place_bytes_) +
+                                             ", a rank's slab has only " + format_bytes(wanted.slab_bytes) +
+                                             "; raise --ckpt-memory");
         }
         const std::lock_guard guard(mutex_);
         lanes_[target].steps = std::move(steps);
@@ -194,8 +203,9 @@ result<bool> load::submit_next(size_t target) {
     const auto where = pack::place_of_chunk(source.image, source.image.ranges[step.range], step.chunk_in_range);
     way.step_in[place] = way.next++;
     std::byte* to = job_.targets[target].slab + place * place_bytes_;
-    if (auto done = engine_->submit({io::operation::read, source.fd.get(), to, where.size_bytes, where.file_offset,
-                                    cookie_of(target, place)}); !done) {
+    if (auto done = engine_->submit(
+            {io::operation::read, source.fd.get(), to, where.size_bytes, where.file_offset, cookie_of(target, place)});
+        !done) {
         return done.error();
     }
     return true;
@@ -229,8 +239,10 @@ result<void> load::collect() {
         const auto where = pack::place_of_chunk(source.image, source.image.ranges[step.range], step.chunk_in_range);
         if (done.os_errno == EINVAL) {
             // Read this one by hand, which also takes O_DIRECT off the file; those in flight beside it end here too.
-            if (auto read = read_all(source.fd.get(), job_.targets[target].slab + place * place_bytes_, where.size_bytes,
-                                     where.file_offset, source.path); !read) return read;
+            if (auto read = read_all(source.fd.get(), job_.targets[target].slab + place * place_bytes_,
+                                     where.size_bytes, where.file_offset, source.path);
+                !read)
+                return read;
         } else if (done.os_errno != 0) {
             return os_error(done.os_errno, "couldn't read '" + source.path + "'");
         } else if (done.bytes != where.size_bytes) {
@@ -243,14 +255,16 @@ result<void> load::collect() {
 
 bool load::all_taken() const {
     return std::all_of(lanes_.begin(), lanes_.end(), [](const lane& way) {
-        return way.next == way.steps.size() && std::all_of(way.places.begin(), way.places.end(), [](holding what) { return what == holding::free; });
+        return way.next == way.steps.size() &&
+               std::all_of(way.places.begin(), way.places.end(), [](holding what) { return what == holding::free; });
     });
 }
 
 // Is there a chunk to read and a place for it?
 bool load::can_read() const {
     return std::any_of(lanes_.begin(), lanes_.end(), [](const lane& way) {
-        return way.next < way.steps.size() && std::find(way.places.begin(), way.places.end(), holding::free) != way.places.end();
+        return way.next < way.steps.size() &&
+               std::find(way.places.begin(), way.places.end(), holding::free) != way.places.end();
     });
 }
 
@@ -299,7 +313,8 @@ void load::taken(uint32_t local_rank, uint64_t ticket) {
         for (size_t target = 0; target < lanes_.size(); target++) {
             auto& places = lanes_[target].places;
             const uint64_t place = ticket & UINT32_MAX;
-            if (job_.targets[target].local_rank != local_rank || ticket >> 32 != job_.attempt || place >= places.size()) continue;
+            if (job_.targets[target].local_rank != local_rank || ticket >> 32 != job_.attempt || place >= places.size())
+                continue;
             if (places[place] == holding::sent) places[place] = holding::free;
         }
     }

@@ -1,8 +1,9 @@
 // The load: a generation's bytes, from its packs through the slabs into the ranks' memory.
 //
-// Runs on the mover thread.  A chunk is read into a free place of the rank's slab, verified, and only then shown to the rank, which copies what
-// it needs and gives the place back (taken()).  Which bytes go where is pack::plan_restore's work, so the number of ranks or nodes may
-// differ from that of the start that saved.  All ranks of the node are served in turn, so that they load in parallel.
+// Runs on the mover thread.  A chunk is read into a free place of the rank's slab, verified, and only then shown to the
+// rank, which copies what it needs and gives the place back (taken()).  Which bytes go where is pack::plan_restore's
+// work, so the number of ranks or nodes may differ from that of the start that saved.  All ranks of the node are served
+// in turn, so that they load in parallel.
 #pragma once
 
 #include "arena/protocol.h"
@@ -28,10 +29,10 @@ struct load_target {
 
 struct load_job {
     store::generation_id id;
-    uint32_t node_index = 0, node_count = 0, world = 0;   // of this start
-    uint32_t saved_node_count = 0;                         // of the generation
+    uint32_t node_index = 0, node_count = 0, world = 0;  // of this start
+    uint32_t saved_node_count = 0;                       // of the generation
     uint64_t attempt = 0;
-    uint64_t rank_wait_ms = 120'000;                       // a rank that takes no chunk for so long is stuck
+    uint64_t rank_wait_ms = 120'000;  // a rank that takes no chunk for so long is stuck
     std::vector<load_target> targets;
 };
 
@@ -41,10 +42,11 @@ struct load_source {
     std::string path;
     pack::image image;
     std::vector<uint64_t> sums;
-    unique_fd fd;      // open while chunks are read from it
+    unique_fd fd;  // open while chunks are read from it
 };
 
-// One chunk to read for one rank, and what the rank copies out of it (place_offset still counts from the chunk's start).
+// One chunk to read for one rank, and what the rank copies out of it (place_offset still counts from the chunk's
+// start).
 struct load_step {
     uint32_t source = 0;
     uint32_t range = 0;
@@ -52,7 +54,8 @@ struct load_step {
     std::vector<arena::copy> copies;
 };
 
-// Cuts the pieces of a plan at the chunks of their sources.  `origin[i]` says which source and range `saved[i]` of the plan was.  Pure.
+// Cuts the pieces of a plan at the chunks of their sources.  `origin[i]` says which source and range `saved[i]` of the
+// plan was.  Pure.
 struct range_origin {
     uint32_t source = 0;
     uint32_t range = 0;
@@ -67,8 +70,8 @@ public:
 
     load(store::run_directory& run, load_job job, sender send);
 
-    // Loads everything; returns when every rank has taken its last chunk.  damaged: a pack breaks its format or a checksum; mismatch: what is
-    // stored does not fit; other codes: the storage or a rank failed.
+    // Loads everything; returns when every rank has taken its last chunk.  damaged: a pack breaks its format or a
+    // checksum; mismatch: what is stored does not fit; other codes: the storage or a rank failed.
     result<void> carry_out(io::engine& engine);
 
     // Main loop: the rank has copied the chunk; or a rank is gone.
@@ -76,11 +79,11 @@ public:
     void cancel();
 
 private:
-    enum class holding : uint8_t { free, reading, sent };   // sent: the rank has not taken it yet
-    struct lane {                       // one rank's way
+    enum class holding : uint8_t { free, reading, sent };  // sent: the rank has not taken it yet
+    struct lane {                                          // one rank's way
         std::vector<load_step> steps;
-        size_t next = 0;                // step to read next
-        std::vector<size_t> step_in;    // place -> step
+        size_t next = 0;              // step to read next
+        std::vector<size_t> step_in;  // place -> step
         std::vector<holding> places;
     };
 
@@ -104,9 +107,9 @@ private:
     std::vector<load_source> sources_;
     uint64_t place_bytes_ = 0;
 
-    std::mutex mutex_;                  // guards lanes_[].places and cancelled_
+    std::mutex mutex_;  // guards lanes_[].places and cancelled_
     std::condition_variable changed_;
-    std::vector<lane> lanes_;           // one per target
+    std::vector<lane> lanes_;  // one per target
     bool cancelled_ = false;
 };
 

@@ -31,9 +31,7 @@ int priority(level how) {
 
 }  // namespace
 
-logger::logger(std::string name) : name_(std::move(name)) {
-    ::openlog("varde-agent", LOG_PID | LOG_NDELAY, LOG_USER);
-}
+logger::logger(std::string name) : name_(std::move(name)) { ::openlog("varde-agent", LOG_PID | LOG_NDELAY, LOG_USER); }
 
 void logger::rename(std::string name) {
     const std::lock_guard guard(mutex_);

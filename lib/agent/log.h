@@ -1,7 +1,7 @@
 // The agent's log: syslog for the administrator, a file in the run's directory for the training engineer.
 //
-// Lines go to syslog at once (a datagram, it does not wait).  The file may lie on storage that hangs, so lines are kept here and written by
-// whoever calls flush(), the keeper thread.  Any thread may write.
+// Lines go to syslog at once (a datagram, it does not wait).  The file may lie on storage that hangs, so lines are kept
+// here and written by whoever calls flush(), the keeper thread.  Any thread may write.
 #pragma once
 
 #include "base/handle.h"

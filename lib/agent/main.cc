@@ -1,7 +1,8 @@
 // varde-agent: one process per job and node, running as the job's user; it owns the arena and does all I/O.
 //
-// Started by the prolog with the listening socket as an inherited descriptor, or by the library (--embedded), which then gets an agent that
-// ends with its last rank.  People do not start it; its state is seen with `varde ls` and in the run's directory.
+// Started by the prolog with the listening socket as an inherited descriptor, or by the library (--embedded), which
+// then gets an agent that ends with its last rank.  People do not start it; its state is seen with `varde ls` and in
+// the run's directory.
 #include "agent/holder.h"
 #include "agent/log.h"
 #include "base/units.h"
@@ -18,6 +19,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <type_traits>
 #include <unistd.h>
 
 namespace {
@@ -27,9 +29,10 @@ using namespace varde;
 struct arguments {
     int listen_fd = -1;
     int ready_fd = -1;
-    std::string socket;          // embedded
+    std::string socket;  // embedded
     std::string config_file;
     uint64_t arena_bytes = 0;
+    bool max_restarts_given = false;
     agent::settings with;
 };
 
@@ -38,7 +41,8 @@ constexpr const char* usage =
     "                   [--config FILE] [--state-dir DIR] [--max-restarts N]        (by the prolog)\n"
     "       varde-agent --embedded --socket PATH [--arena-bytes N] [--config FILE]  (by the library)\n";
 
-// An embedded agent inside a Slurm job, where no prolog has started one: it can still requeue the job, if the host's scontrol is in sight.
+// An embedded agent inside a Slurm job, where no prolog has started one: it can still requeue the job, if the host's
+// scontrol is in sight.
 void find_job(arguments& given) {
     const auto number = [](const char* name) {
         const char* text = ::getenv(name);
@@ -49,57 +53,90 @@ void find_job(arguments& given) {
     if (given.with.restart_count == 0) given.with.restart_count = number("SLURM_RESTART_COUNT");
 }
 
-result<arguments> parse(int argc, char** argv) {
-    enum : int { listen_fd = 1, ready_fd, job, restart_count, arena, slurm_bin, config_file, state_dir, max_restarts, embedded, socket, version };
-    static constexpr option names[] = {
-        {"listen-fd", required_argument, nullptr, listen_fd},   {"ready-fd", required_argument, nullptr, ready_fd},
-        {"job", required_argument, nullptr, job},               {"restart-count", required_argument, nullptr, restart_count},
-        {"arena-bytes", required_argument, nullptr, arena},     {"slurm-bin", required_argument, nullptr, slurm_bin},
-        {"config", required_argument, nullptr, config_file},    {"state-dir", required_argument, nullptr, state_dir},
-        {"max-restarts", required_argument, nullptr, max_restarts}, {"embedded", no_argument, nullptr, embedded},
-        {"socket", required_argument, nullptr, socket},         {"version", no_argument, nullptr, version},
-        {nullptr, 0, nullptr, 0}};
-    arguments given;
-    std::optional<uint64_t> restarts;
-    for (int which; (which = ::getopt_long(argc, argv, "", names, nullptr)) != -1;) {
-        const std::string text = optarg != nullptr ? optarg : "";
-        const auto number = [&](uint64_t most) { return parse_number(text, most); };
-        result<uint64_t> value = uint64_t{0};
-        switch (which) {
-        case listen_fd: if ((value = number(INT32_MAX))) given.listen_fd = static_cast<int>(*value); break;
-        case ready_fd: if ((value = number(INT32_MAX))) given.ready_fd = static_cast<int>(*value); break;
-        case job: if ((value = number(UINT32_MAX))) given.with.job_id = *value; break;
-        case restart_count: if ((value = number(UINT32_MAX))) given.with.restart_count = *value; break;
-        case arena: if ((value = number(1ULL << 50))) given.arena_bytes = *value; break;
-        case max_restarts: if ((value = number(UINT32_MAX))) restarts = *value; break;
-        case slurm_bin: given.with.slurm_bin = text; break;
-        case config_file: given.config_file = text; break;
-        case state_dir: break;   // the prolog's; the agent keeps no files there
-        case embedded: given.with.embedded = true; break;
-        case socket: given.socket = text; break;
-        case version: std::puts("varde-agent " VARDE_VERSION); std::exit(0);
-        default: return fail(code::invalid, usage);
-        }
-        if (!value) return fail(code::invalid, "--" + std::string(argv[optind - 1]) + ": " + value.error().context);
+enum : int {
+    listen_fd = 1,
+    ready_fd,
+    job,
+    restart_count,
+    arena,
+    slurm_bin,
+    config_file,
+    state_dir,
+    max_restarts,
+    embedded,
+    socket_path,
+    version
+};
+constexpr option option_names[] = {{"listen-fd", required_argument, nullptr, listen_fd},
+                                   {"ready-fd", required_argument, nullptr, ready_fd},
+                                   {"job", required_argument, nullptr, job},
+                                   {"restart-count", required_argument, nullptr, restart_count},
+                                   {"arena-bytes", required_argument, nullptr, arena},
+                                   {"slurm-bin", required_argument, nullptr, slurm_bin},
+                                   {"config", required_argument, nullptr, config_file},
+                                   {"state-dir", required_argument, nullptr, state_dir},
+                                   {"max-restarts", required_argument, nullptr, max_restarts},
+                                   {"embedded", no_argument, nullptr, embedded},
+                                   {"socket", required_argument, nullptr, socket_path},
+                                   {"version", no_argument, nullptr, version},
+                                   {nullptr, 0, nullptr, 0}};
+
+result<void> take_option(arguments& given, int which, const std::string& text) {
+    const auto number = [&](auto& target, uint64_t most) -> result<void> {
+        auto value = parse_number(text, most);
+        if (!value) return value.error();
+        target = static_cast<std::remove_reference_t<decltype(target)>>(*value);
+        return {};
+    };
+    switch (which) {
+    case listen_fd: return number(given.listen_fd, INT32_MAX);
+    case ready_fd: return number(given.ready_fd, INT32_MAX);
+    case job: return number(given.with.job_id, UINT32_MAX);
+    case restart_count: return number(given.with.restart_count, UINT32_MAX);
+    case arena: return number(given.arena_bytes, 1ULL << 50);
+    case max_restarts: given.max_restarts_given = true; return number(given.with.max_restarts, UINT32_MAX);
+    case slurm_bin: given.with.slurm_bin = text; return {};
+    case config_file: given.config_file = text; return {};
+    case state_dir: return {};  // the prolog's; the agent keeps no files there
+    case embedded: given.with.embedded = true; return {};
+    case socket_path: given.socket = text; return {};
+    case version: std::puts("varde-agent " VARDE_VERSION); std::exit(0);
+    default: return fail(code::invalid, usage);
     }
-    if (given.with.embedded) find_job(given);
-    const bool sound = given.with.embedded ? !given.socket.empty() : given.listen_fd > 2;
-    if (!sound || optind != argc) return fail(code::invalid, usage);
+}
+
+// What the command line leaves open, from varde.yaml and the machine.
+result<void> fill_in(arguments& given) {
     auto site = given.config_file.empty() ? load_config() : load_config(given.config_file);
     if (!site) return site.error();
     given.with.chunk_bytes = site->chunk_bytes;
     given.with.pulse_ms = site->pulse_ms;
     given.with.silence_ns = uint64_t{site->silence_s} * 1'000'000'000;
     given.with.keep = site->keep;
+    if (!given.max_restarts_given) given.with.max_restarts = site->max_restarts;
+    if (given.with.embedded) find_job(given);
     if (given.with.slurm_bin.empty() && given.with.job_id != 0) {
         given.with.slurm_bin = site->bin_dir.empty() ? "/usr/bin" : site->bin_dir;
         if (::access((given.with.slurm_bin + "/scontrol").c_str(), X_OK) != 0) given.with.slurm_bin.clear();
     }
-    given.with.max_restarts = restarts ? static_cast<uint32_t>(*restarts) : site->max_restarts;
     if (given.arena_bytes == 0) {
-        const auto memory_bytes = static_cast<uint64_t>(::sysconf(_SC_AVPHYS_PAGES)) * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+        const auto pages = static_cast<uint64_t>(::sysconf(_SC_AVPHYS_PAGES));
+        const auto memory_bytes = pages * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
         given.arena_bytes = arena_bytes(*site, std::nullopt, std::nullopt, memory_bytes);
     }
+    return {};
+}
+
+result<arguments> parse(int argc, char** argv) {
+    arguments given;
+    for (int which = 0; (which = ::getopt_long(argc, argv, "", option_names, nullptr)) != -1;) {
+        const std::string text = optarg != nullptr ? optarg : "";
+        if (auto done = take_option(given, which, text); !done)
+            return fail(code::invalid, std::string(argv[optind - 1]) + ": " + done.error().context);
+    }
+    const bool sound = given.with.embedded ? !given.socket.empty() : given.listen_fd > 2;
+    if (!sound || optind != argc) return fail(code::invalid, usage);
+    if (auto done = fill_in(given); !done) return done.error();
     return given;
 }
 
@@ -107,12 +144,14 @@ result<arguments> parse(int argc, char** argv) {
 result<unique_fd> bind_socket(const std::string& path) {
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
-    if (path.size() >= sizeof address.sun_path) return fail(code::invalid, "the socket's path '" + path + "' is too long");
+    if (path.size() >= sizeof address.sun_path)
+        return fail(code::invalid, "the socket's path '" + path + "' is too long");
     std::memcpy(address.sun_path, path.c_str(), path.size());
     unique_fd listening(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (!listening) return os_error(errno, "couldn't make a socket");
-    ::unlink(path.c_str());   // of an agent that has died; the caller holds the lock that makes this safe
-    if (::bind(listening.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 || ::listen(listening.get(), 128) != 0) {
+    ::unlink(path.c_str());  // of an agent that has died; the caller holds the lock that makes this safe
+    if (::bind(listening.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
+        ::listen(listening.get(), 128) != 0) {
         return os_error(errno, "couldn't listen on '" + path + "'");
     }
     return listening;
@@ -150,7 +189,9 @@ int complain(const arguments& given, const failure& why) {
     agent::logger log("agent");
     log.error(why.context);
     const std::string line = "degraded " + why.context + "\n";
-    if (given.ready_fd >= 0) discard(static_cast<int>(::write(given.ready_fd, line.data(), line.size())), "the prolog has a deadline of its own");
+    if (given.ready_fd >= 0)
+        discard(static_cast<int>(::write(given.ready_fd, line.data(), line.size())),
+                "the prolog has a deadline of its own");
     else std::fprintf(stderr, "varde-agent: %s\n", why.context.c_str());
     return 1;
 }
@@ -164,7 +205,7 @@ int main(int argc, char** argv) {
     sigset_t blocked;
     sigemptyset(&blocked);
     for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGPIPE, SIGCHLD}) sigaddset(&blocked, number);
-    ::pthread_sigmask(SIG_BLOCK, &blocked, nullptr);   // read through a signalfd, in every thread
+    ::pthread_sigmask(SIG_BLOCK, &blocked, nullptr);  // read through a signalfd, in every thread
 
     given->with.host = host_name();
     auto listening = given->with.embedded ? bind_socket(given->socket) : result<unique_fd>(unique_fd(given->listen_fd));

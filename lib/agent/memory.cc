@@ -41,8 +41,8 @@ failure not_locked(int os_errno, uint64_t needed) {
     rlimit limit{};
     ::getrlimit(RLIMIT_MEMLOCK, &limit);
     return failure{code::no_memory, os_errno,
-                   "couldn't lock the arena: needs " + format_bytes(needed) + ", the limit is " + format_bytes(limit.rlim_cur) +
-                       "; it is used unlocked, raise memlock to pin it"};
+                   "couldn't lock the arena: needs " + format_bytes(needed) + ", the limit is " +
+                       format_bytes(limit.rlim_cur) + "; it is used unlocked, raise memlock to pin it"};
 }
 
 }  // namespace
@@ -58,7 +58,8 @@ result<node_memory> map_memory(unique_fd control_fd, unique_fd arena_fd) {
 
 result<node_memory> make_memory(uint64_t wanted_bytes) {
     const uint64_t arena_bytes = wanted_bytes / limits::page_bytes * limits::page_bytes;
-    if (arena_bytes == 0) return fail(code::no_memory, "an arena of " + format_bytes(wanted_bytes) + " is no arena; raise --ckpt-memory");
+    if (arena_bytes == 0)
+        return fail(code::no_memory, "an arena of " + format_bytes(wanted_bytes) + " is no arena; raise --ckpt-memory");
     auto control_fd = make_memfd("varde-control", arena::control_bytes);
     if (!control_fd) return control_fd.error();
     auto arena_fd = make_memfd("varde-arena", arena_bytes);

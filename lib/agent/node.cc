@@ -1,4 +1,4 @@
-// Ranks: hello, layout, bye, death; and what a restarted worker takes over.
+// Ranks: hello, layout, bye, death.
 #include "agent/node.h"
 
 #include "arena/wire.h"
@@ -17,31 +17,33 @@ namespace {
 
 // Ranks of an ended start may take some seconds to disappear; a new start waits so long for them.
 constexpr uint64_t hello_wait_ns = 45 * ns_per_s;
-constexpr uint64_t stop_wait_ns = 5 * ns_per_s;        // for the other nodes' packs, once ours is sealed
-constexpr uint64_t alone_ns = 60 * ns_per_s;           // an embedded agent without any rank ends after this
-constexpr uint64_t old_pulse_ms = 100;                  // an idle pulse ends at once
-constexpr uint64_t ended_wait_ns = ns_per_s;            // for what a rank that has ended had still sent
+constexpr uint64_t old_pulse_ms = 100;        // an idle pulse ends at once
+constexpr uint64_t ended_wait_ns = ns_per_s;  // for what a rank that has ended had still sent
 constexpr uint32_t engine_depth = 32;
-constexpr uint64_t places_wanted = 8;                  // chunks per slab below which chunks are made smaller
+constexpr uint64_t places_wanted = 8;  // chunks per slab below which chunks are made smaller
 
 }  // namespace
 
 node::node(settings with, node_memory& memory, ledger& records, inbox& main, logger& log)
-    : with_(std::move(with)), memory_(memory), ledger_(records), main_(main), log_(log), slurm_(with_.slurm_bin, with_.job_id),
-      keep_(with_.keep), max_restarts_(with_.max_restarts), alone_since_ns_(mono_ns()) {
-    mover_.post([this] { discard(static_cast<int>(engine_on_mover().in_flight()), "made now, so that the first work finds it"); });
+    : with_(std::move(with)), memory_(memory), ledger_(records), main_(main), log_(log),
+      slurm_(with_.slurm_bin, with_.job_id), keep_(with_.keep), max_restarts_(with_.max_restarts),
+      alone_since_ns_(mono_ns()) {
+    mover_.post([this] {
+        discard(static_cast<int>(engine_on_mover().in_flight()), "made now, so that the first work finds it");
+    });
 }
 
 node::~node() = default;
 
-// On the mover, before its first work: registering buffers faults in the whole arena, and ranks must not wait for that to say hello.
+// On the mover, before its first work: registering buffers faults in the whole arena, and ranks must not wait for that
+// to say hello.
 io::engine& node::engine_on_mover() {
     if (engine_ != nullptr) return *engine_;
     io::engine_options options;
     options.depth = engine_depth;
     options.buffers = {{memory_.arena.data(), memory_.arena.size_bytes()}};
     auto engine = io::engine::open(options);
-    if (!engine) {   // it falls back by itself; what is left is a mistake of ours, and plain writes still work
+    if (!engine) {  // it falls back by itself; what is left is a mistake of ours, and plain writes still work
         log_.error(engine.error().context);
         options.use_ring = false;
         options.buffers.clear();
@@ -68,11 +70,13 @@ void node::put_record(record kind, uint32_t rank, const std::string& value) {
 }
 
 bool node::everyone_present() const {
-    return !ranks_.empty() && std::all_of(ranks_.begin(), ranks_.end(), [](const local_rank& rank) { return rank.present; });
+    return !ranks_.empty() &&
+           std::all_of(ranks_.begin(), ranks_.end(), [](const local_rank& rank) { return rank.present; });
 }
 
 bool node::everyone_done() const {
-    return std::all_of(ranks_.begin(), ranks_.end(), [](const local_rank& rank) { return !rank.present || rank.left || rank.gone; });
+    return std::all_of(ranks_.begin(), ranks_.end(),
+                       [](const local_rank& rank) { return !rank.present || rank.left || rank.gone; });
 }
 
 bool node::start_is_over() const {
@@ -134,16 +138,21 @@ result<void> node::on_frame(link& from, const arena::frame& what) {
 }
 
 result<void> node::check_hello(const arena::hello& facts) const {
-    if (facts.local_count == 0 || facts.local_count > limits::local_ranks_max || facts.local_rank >= facts.local_count) {
-        return fail(code::invalid, "local rank " + std::to_string(facts.local_rank) + " of " + std::to_string(facts.local_count) + " makes no sense");
+    if (facts.local_count == 0 || facts.local_count > limits::local_ranks_max ||
+        facts.local_rank >= facts.local_count) {
+        return fail(code::invalid, "local rank " + std::to_string(facts.local_rank) + " of " +
+                                       std::to_string(facts.local_count) + " makes no sense");
     }
     if (facts.node_count == 0 || facts.node_count > limits::nodes_max || facts.node_index >= facts.node_count) {
-        return fail(code::invalid, "node " + std::to_string(facts.node_index) + " of " + std::to_string(facts.node_count) + " makes no sense");
+        return fail(code::invalid, "node " + std::to_string(facts.node_index) + " of " +
+                                       std::to_string(facts.node_count) + " makes no sense");
     }
     if (facts.world == 0 || facts.world > limits::world_max || facts.rank >= facts.world) {
-        return fail(code::invalid, "rank " + std::to_string(facts.rank) + " of " + std::to_string(facts.world) + " makes no sense");
+        return fail(code::invalid,
+                    "rank " + std::to_string(facts.rank) + " of " + std::to_string(facts.world) + " makes no sense");
     }
-    if (facts.directory.empty() || facts.directory[0] != '/') return fail(code::invalid, "the directory '" + facts.directory + "' is not absolute");
+    if (facts.directory.empty() || facts.directory[0] != '/')
+        return fail(code::invalid, "the directory '" + facts.directory + "' is not absolute");
     return check_run_name(facts.name);
 }
 
@@ -158,7 +167,7 @@ result<void> node::on_hello(link& from, const arena::hello& facts) {
         refuse(from, code::unavailable, "this node's agent is ending with its job");
         return {};
     }
-    if (stage_ != stage::idle && facts.launch != facts_.launch) {   // on_tick() looks after it
+    if (stage_ != stage::idle && facts.launch != facts_.launch) {  // on_tick() looks after it
         if (waiting_hellos_.empty()) waiting_since_ns_ = mono_ns();
         waiting_hellos_.emplace_back(&from, facts);
         return {};
@@ -177,7 +186,8 @@ void node::serve_waiting_hellos() {
         for (auto& [from, facts] : waiting) discard(on_hello(*from, facts), "it answers the rank itself");
     } else if (mono_ns() - waiting_since_ns_ > hello_wait_ns) {
         for (auto& [from, facts] : waiting_hellos_) {
-            refuse(*from, code::busy, "'" + facts_.launch + "' has the run '" + facts_.name + "' open on this node; wait for its end");
+            refuse(*from, code::busy,
+                   "'" + facts_.launch + "' has the run '" + facts_.name + "' open on this node; wait for its end");
         }
         waiting_hellos_.clear();
     }
@@ -197,7 +207,8 @@ void node::begin_start(const arena::hello& facts) {
     fenced_ = leading_ = requeue_asked_ = requeued_ = false;
     mine_ = {};
     run_ = nullptr;
-    if (pulse_ != nullptr && !pulse_->stop(old_pulse_ms)) discard(pulse_.release() != nullptr, "it hangs in dead storage and must live on");
+    if (pulse_ != nullptr && !pulse_->stop(old_pulse_ms))
+        discard(pulse_.release() != nullptr, "it hangs in dead storage and must live on");
     pulse_.reset();
     for (uint32_t rank = 0; rank < facts.local_count; rank++) {
         auto* control = control_of(rank);
@@ -214,27 +225,34 @@ void node::begin_start(const arena::hello& facts) {
 void node::welcome_rank(link& from, const arena::hello& facts) {
     if (stage_ == stage::idle) begin_start(facts);
     const auto same = [&](const arena::hello& other) {
-        return other.local_count == facts.local_count && other.node_index == facts.node_index && other.node_count == facts.node_count &&
-               other.world == facts.world && other.directory == facts.directory && other.name == facts.name;
+        return other.local_count == facts.local_count && other.node_index == facts.node_index &&
+               other.node_count == facts.node_count && other.world == facts.world &&
+               other.directory == facts.directory && other.name == facts.name;
     };
     if (!same(facts_)) {
-        refuse(from, code::invalid, "rank " + std::to_string(facts.rank) + " disagrees with the other ranks of this node about the run, its "
-                                    "directory, or the numbers of ranks and nodes");
+        refuse(from, code::invalid,
+               "rank " + std::to_string(facts.rank) +
+                   " disagrees with the other ranks of this node about the run, its "
+                   "directory, or the numbers of ranks and nodes");
         return;
     }
     auto& rank = ranks_[facts.local_rank];
     if (rank.present && !facts.again && rank.wire != nullptr) {
-        refuse(from, code::busy, "local rank " + std::to_string(facts.local_rank) + " is there already (pid " + std::to_string(rank.pid) + ")");
+        refuse(from, code::busy,
+               "local rank " + std::to_string(facts.local_rank) + " is there already (pid " + std::to_string(rank.pid) +
+                   ")");
         return;
     }
     const auto slab = slab_of(facts.local_rank);
     if (slab.size_bytes == 0) {
-        refuse(from, code::no_memory, "the arena of " + format_bytes(memory_.arena.size_bytes()) + " is too small for " +
-                                          std::to_string(facts.local_count) + " ranks; raise --ckpt-memory");
+        refuse(from, code::no_memory,
+               "the arena of " + format_bytes(memory_.arena.size_bytes()) + " is too small for " +
+                   std::to_string(facts.local_count) + " ranks; raise --ckpt-memory");
         return;
     }
-    if (rank.wire != nullptr) rank.wire->local_rank = -1;   // its old connection, about to be closed
-    if (!facts.again) {   // also one that died in this start and was started again: the ring goes on where its rank has stopped
+    if (rank.wire != nullptr) rank.wire->local_rank = -1;  // its old connection, about to be closed
+    if (!facts.again) {  // also one that died in this start and was started again: the ring goes on where its rank has
+                         // stopped
         rank.next_chunk = control_of(facts.local_rank)->staged.load();
         rank.saved_step = 0;
         rank.wants_restore = false;
@@ -254,7 +272,8 @@ void node::welcome_rank(link& from, const arena::hello& facts) {
     put_record(record::peer, facts.local_rank, peer.bytes());
 
     const std::array<int, 2> fds{memory_.control_fd.get(), memory_.arena_fd.get()};
-    from.send(arena::frame_of(arena::welcome{chunk_bytes(), memory_.arena.size_bytes(), slab.offset, slab.size_bytes}), &fds);
+    from.send(arena::frame_of(arena::welcome{chunk_bytes(), memory_.arena.size_bytes(), slab.offset, slab.size_bytes}),
+              &fds);
 }
 
 result<void> node::on_layout(uint32_t rank, arena::layout what) {
@@ -291,8 +310,8 @@ void node::on_closed(link& from) {
 void node::on_rank_ended(uint32_t rank) {
     ranks_[rank].process.reset();
     processes_version_++;
-    // Its last words may still be in the socket, and their end says the same: on_tick() looks after a connection that stays open,
-    // because a forked child holds it.
+    // Its last words may still be in the socket, and their end says the same: on_tick() looks after a connection that
+    // stays open, because a forked child holds it.
     ranks_[rank].ended_ns = mono_ns();
     if (ranks_[rank].wire == nullptr) rank_is_gone(rank);
 }
@@ -312,7 +331,8 @@ void node::look_for_ended() {
 void node::rank_is_gone(uint32_t rank) {
     if (ranks_[rank].left || ranks_[rank].gone) return;
     ranks_[rank].gone = true;
-    log_.warning("rank " + std::to_string(ranks_[rank].facts.rank) + " (pid " + std::to_string(ranks_[rank].pid) + ") has ended without closing the run");
+    log_.warning("rank " + std::to_string(ranks_[rank].facts.rank) + " (pid " + std::to_string(ranks_[rank].pid) +
+                 ") has ended without closing the run");
     if (load_ != nullptr) load_->cancel();
     const uint64_t staged = control_of(rank)->staged.load(std::memory_order_acquire);
     for (auto& work : works_) {
@@ -328,55 +348,6 @@ std::vector<std::pair<int, uint32_t>> node::watched_processes() const {
         if (ranks_[rank].process) found.emplace_back(ranks_[rank].process.get(), rank);
     }
     return found;
-}
-
-void node::on_tick() {
-    serve_waiting_hellos();
-    look_for_ended();
-    if (stage_ == stage::training) look_for_late();
-    settle_batch_exit();
-    if (log_.pending() && keeper_.idle()) flush_log();
-
-    const bool over = start_is_over();
-    const bool anyone = std::any_of(ranks_.begin(), ranks_.end(), [](const local_rank& rank) { return rank.wire != nullptr || rank.process; });
-    if (anyone) alone_since_ns_ = mono_ns();
-    if (over && stage_ == stage::training && mine_.now != store::phase::ended &&
-        std::all_of(ranks_.begin(), ranks_.end(), [](const local_rank& rank) { return rank.left; })) {
-        mine_.now = store::phase::ended;
-        beat();
-    }
-    const bool abandoned = !anyone && mono_ns() - alone_since_ns_ > alone_ns;
-    const bool may_end = stopping_ || (with_.embedded && (abandoned || (stage_ != stage::idle && everyone_present())));
-    if (!may_end || !over || !waiting_hellos_.empty() || batch_link_ != nullptr) return;
-    if (stop_until_ns_ == 0) stop_until_ns_ = mono_ns() + stop_wait_ns;
-    // The leader stays a moment for the other nodes' packs, so that the manifest gets written; completeness does not depend on it.
-    // A dead node's pack will not come.
-    const bool dead = std::any_of(seen_.begin(), seen_.end(), [this](const sighting& other) { return is_silent(other, with_.silence_ns); });
-    const bool uncommitted = leading_ && !dead && mine_.generations[0].what == store::outcome::sealed &&
-                             mine_.generations[0].step > mine_.complete_step;
-    if (uncommitted && !fenced_ && mono_ns() < stop_until_ns_) return;
-    if (!keeper_.idle() && mono_ns() < stop_until_ns_ + stop_wait_ns) return;
-    finished_ = true;
-}
-
-void node::begin_stop() {
-    stopping_ = true;
-    if (stage_ == stage::opening || stage_ == stage::choosing) refuse_all(code::unavailable, "the job is ending");
-    if (load_ != nullptr) load_->cancel();
-    for (uint32_t rank = 0; rank < ranks_.size(); rank++) {
-        if (ranks_[rank].present && ranks_[rank].wire == nullptr && !ranks_[rank].left) rank_is_gone(rank);
-    }
-}
-
-bool node::settle_threads(uint64_t timeout_ms) {
-    if (!fenced_ && pulse_ != nullptr) {
-        mine_.now = store::phase::ended;
-        pulse_->set_slot(mine_);
-    }
-    bool settled = true;
-    if (pulse_ != nullptr) settled = pulse_->stop(timeout_ms);
-    if (log_file_ && settled) log_.flush(log_file_.get());
-    return settled && keeper_.idle() && mover_.idle();
 }
 
 }  // namespace varde::agent

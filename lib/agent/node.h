@@ -1,8 +1,10 @@
 // The agent's logic: this node's ranks, the start of an incarnation, its generations, and what is done when nodes die.
 //
-// Main loop only.  Whatever waits runs on one of three threads and comes back through the inbox: the pulse (roster), the mover (drain and load, one
-// after the other), the keeper (directory, manifest, history, Slurm).  Split by subject: node.cc ranks and messages, start.cc from hello to
-// restored, generations.cc from save to complete, watch.cc deaths and requeues.
+// Main loop only.  Whatever waits runs on one of three threads and comes back through the inbox: the pulse (roster),
+// the mover (drain and load, one after the other), the keeper (directory, manifest, history, Slurm).  Split by subject:
+// node.cc ranks and messages, start.cc from hello to restored, choosing.cc what the leader of a start does,
+// generations.cc from save to complete, watch.cc deaths and requeues, recover.cc taking over from a dead worker,
+// ending.cc the tick and the end.
 #pragma once
 
 #include "agent/drain.h"
@@ -26,43 +28,43 @@
 namespace varde::agent {
 
 struct settings {
-    uint64_t job_id = 0;             // 0: no Slurm
+    uint64_t job_id = 0;  // 0: no Slurm
     uint64_t restart_count = 0;
-    std::string slurm_bin;           // directory of the running Slurm's scontrol; empty: no Slurm
+    std::string slurm_bin;  // directory of the running Slurm's scontrol; empty: no Slurm
     std::string host;
     uint64_t chunk_bytes = 0;
     uint64_t pulse_ms = 0;
     uint64_t silence_ns = 0;
-    uint32_t keep = 0;               // where the job does not say
+    uint32_t keep = 0;  // where the job does not say
     uint32_t max_restarts = 0;
-    bool embedded = false;           // started by the library: ends with its last rank
+    bool embedded = false;  // started by the library: ends with its last rank
 };
 
 // From hello to ended, on this node.
 enum class stage : uint32_t { idle, opening, choosing, training, refused };
 
 struct local_rank {
-    bool present = false;            // has said hello in this start
-    bool gone = false;               // its process ended without bye
-    bool left = false;               // it said bye
+    bool present = false;  // has said hello in this start
+    bool gone = false;     // its process ended without bye
+    bool left = false;     // it said bye
     arena::hello facts;
     pid_t pid = 0;
-    link* wire = nullptr;            // null while the connection is lost
-    unique_fd process;               // pidfd: a forked child may hold the connection open after the rank's end
+    link* wire = nullptr;  // null while the connection is lost
+    unique_fd process;     // pidfd: a forked child may hold the connection open after the rank's end
     uint64_t ended_ns = 0;
     uint64_t layout_version = 0;
     std::optional<pack::range> range;
     bool wants_restore = false;
-    uint64_t next_chunk = 0;         // the chunk at which its next save begins
+    uint64_t next_chunk = 0;  // the chunk at which its next save begins
     uint64_t saved_step = 0;
 };
 
 // A generation that is being staged or drained on this node.
 struct generation_work {
     uint64_t step = 0;
-    std::vector<std::optional<arena::save>> saves;   // per local rank
-    std::vector<pack::range> ranges;                 // as they were at the save
-    bool draining = false;                           // handed to the mover
+    std::vector<std::optional<arena::save>> saves;  // per local rank
+    std::vector<pack::range> ranges;                // as they were at the save
+    bool draining = false;                          // handed to the mover
     drain_job job;
 };
 
@@ -75,15 +77,15 @@ public:
     result<void> recover();
 
     // From the worker's loop.
-    result<void> on_frame(link& from, const arena::frame& what);   // an error ends the connection
+    result<void> on_frame(link& from, const arena::frame& what);  // an error ends the connection
     void on_closed(link& from);
-    void on_rank_ended(uint32_t local_rank);                        // its pidfd
-    void on_tick();                                                 // ten times a second
-    void begin_stop();                                              // SIGTERM: finish what is staged, then finished() is true
+    void on_rank_ended(uint32_t local_rank);  // its pidfd
+    void on_tick();                           // ten times a second
+    void begin_stop();                        // SIGTERM: finish what is staged, then finished() is true
     bool finished() const noexcept { return finished_; }
-    std::vector<std::pair<int, uint32_t>> watched_processes() const; // pidfd, local rank
-    uint64_t processes_version() const noexcept { return processes_version_; }   // changes with them
-    bool settle_threads(uint64_t timeout_ms);                        // before the process ends
+    std::vector<std::pair<int, uint32_t>> watched_processes() const;            // pidfd, local rank
+    uint64_t processes_version() const noexcept { return processes_version_; }  // changes with them
+    bool settle_threads(uint64_t timeout_ms);                                   // before the process ends
 
 private:
     // node.cc
@@ -121,7 +123,8 @@ private:
         unique_fd log_file;
         uint64_t incarnation = 0;
     };
-    static result<opened_run> open_on_keeper(const std::string& directory, const std::string& name, const store::slot& mine);
+    static result<opened_run> open_on_keeper(const std::string& directory, const std::string& name,
+                                             const store::slot& mine);
     void opened(result<opened_run> made);
     void start_pulse(store::roster roster, uint64_t incarnation);
     void on_seen(std::vector<sighting> seen);
@@ -177,17 +180,19 @@ private:
     slurm slurm_;
 
     // The start
-    std::atomic<uint64_t> start_number_{0};    // what an earlier start still has under way carries its number, and is dropped
+    std::atomic<uint64_t> start_number_{
+        0};  // what an earlier start still has under way carries its number, and is dropped
     stage stage_ = stage::idle;
-    arena::hello facts_;                       // what all ranks of this start agree on
+    arena::hello facts_;  // what all ranks of this start agree on
     std::vector<local_rank> ranks_;
-    std::deque<std::pair<link*, arena::hello>> waiting_hellos_;   // of a new start, while the old one ends
+    std::deque<std::pair<link*, arena::hello>> waiting_hellos_;  // of a new start, while the old one ends
     uint64_t waiting_since_ns_ = 0;
     uint32_t keep_ = 0;
     uint32_t max_restarts_ = 0;
-    options asked_;                            // restart policy
-    store::run_directory* run_ = nullptr;      // of this start
-    std::vector<std::unique_ptr<store::run_directory>> runs_;   // of all starts: tasks of an earlier one may still be under way
+    options asked_;                        // restart policy
+    store::run_directory* run_ = nullptr;  // of this start
+    std::vector<std::unique_ptr<store::run_directory>>
+        runs_;  // of all starts: tasks of an earlier one may still be under way
     unique_fd log_file_;
     std::unique_ptr<pulse> pulse_;
     std::vector<sighting> seen_;
@@ -203,13 +208,13 @@ private:
     std::unique_ptr<load> load_;
     uint64_t load_attempt_ = 0;
     uint64_t followed_attempt_ = 0;
-    std::unique_ptr<restart> restart_;         // while leading a start
+    std::unique_ptr<restart> restart_;  // while leading a start
     std::unique_ptr<schedule> schedule_;
     bool leading_ = false;
 
     // Generations
-    std::unique_ptr<io::engine> engine_;       // the mover's
-    bool direct_refused_ = false;              // the mover's: the file system took O_DIRECT at open and refused it at a write
+    std::unique_ptr<io::engine> engine_;  // the mover's
+    bool direct_refused_ = false;  // the mover's: the file system took O_DIRECT at open and refused it at a write
     std::deque<std::unique_ptr<generation_work>> works_;
     uint64_t armed_step_ = 0;
     uint64_t committing_step_ = 0;

@@ -124,7 +124,8 @@ void pulse::note(uint32_t index, result<store::slot> read) {
     auto& node = nodes_[index];
     const uint64_t now = mono_ns();
     const uint64_t since = looked_ns_[index] == 0 ? 0 : now - looked_ns_[index];
-    if (!read && read.error().what != code::not_found && read.error().what != code::damaged) return;  // not looked at all
+    if (!read && read.error().what != code::not_found && read.error().what != code::damaged)
+        return;  // not looked at all
     looked_ns_[index] = now;
     uint64_t incarnation = 0;
     std::string launch;

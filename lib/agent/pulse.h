@@ -1,7 +1,8 @@
 // The pulse: a thread that writes this node's slot and reads the others', about once a second.
 //
-// All roster I/O is here, because storage may make it wait; the main loop goes on.  The main loop sets what the slot says (set_slot) and gets
-// what was seen through its inbox.  Only the leader reads all slots; the others read those up to the leader's.
+// All roster I/O is here, because storage may make it wait; the main loop goes on.  The main loop sets what the slot
+// says (set_slot) and gets what was seen through its inbox.  Only the leader reads all slots; the others read those up
+// to the leader's.
 #pragma once
 
 #include "agent/leader.h"
@@ -14,17 +15,18 @@
 namespace varde::agent {
 
 struct pulse_options {
-    uint64_t period_ms = 1000;          // while training
-    uint64_t quick_period_ms = 100;     // while a start is under way: four looks decide how long a restart takes
+    uint64_t period_ms = 1000;       // while training
+    uint64_t quick_period_ms = 100;  // while a start is under way: four looks decide how long a restart takes
     uint64_t silence_ns = 0;
 };
 
 class pulse {
 public:
-    using seen_handler = std::function<void(std::vector<sighting>)>;        // main loop
+    using seen_handler = std::function<void(std::vector<sighting>)>;  // main loop
     using fenced_handler = std::function<void(uint64_t newer, std::string host)>;
-    using failed_handler = std::function<void(failure)>;                     // first of a row of failures
-    using step_reader = std::function<void(uint64_t& step_min, uint64_t& step_max)>;  // from shared memory, on the pulse's thread
+    using failed_handler = std::function<void(failure)>;  // first of a row of failures
+    using step_reader =
+        std::function<void(uint64_t& step_min, uint64_t& step_max)>;  // from shared memory, on the pulse's thread
 
     struct handlers {
         seen_handler seen;
@@ -35,11 +37,12 @@ public:
 
     // `mine` has its incarnation, or 0: then slot 0 is watched until its launch is ours, and taken over from there.
     pulse(store::roster roster, const pulse_options& options, store::slot mine, inbox& main, handlers call);
-    ~pulse() = default;   // after stop() has returned true
+    ~pulse() = default;  // after stop() has returned true
 
-    void set_slot(const store::slot& mine);   // main loop; written at the next beat
-    void beat_soon();                         // ... which is now
-    // Writes the slot once more and ends the thread.  false: it hangs in dead storage; the owner must then let the object live for ever.
+    void set_slot(const store::slot& mine);  // main loop; written at the next beat
+    void beat_soon();                        // ... which is now
+    // Writes the slot once more and ends the thread.  false: it hangs in dead storage; the owner must then let the
+    // object live for ever.
     [[nodiscard]] bool stop(uint64_t timeout_ms);
 
 private:

@@ -1,4 +1,5 @@
-// A worker that takes over from one that died: what the ledger tells of the ranks, and the generation that was under way.
+// A worker that takes over from one that died: what the ledger tells of the ranks, and the generation that was under
+// way.
 #include "agent/node.h"
 
 #include "arena/wire.h"
@@ -39,11 +40,13 @@ void node::recover_node(const std::string& bytes) {
 const char* node::what_is_lost(uint32_t index, const arena::save& save) const {
     const auto& rank = ranks_[index];
     // A layout that came after the save describes the next one: what this one had staged can no longer be named.
-    if (!rank.range || save.layout_version != rank.layout_version) return "its layout changed while the agent's worker was restarted";
+    if (!rank.range || save.layout_version != rank.layout_version)
+        return "its layout changed while the agent's worker was restarted";
     // A range larger than its slab goes through it as through a ring: what was released has been overwritten.
     const uint64_t places = slab_of(index).size_bytes / chunk_bytes();
     if (save.chunk_count > places && control_of(index)->released.load() > save.first_chunk) {
-        return "a part of it was only in the file of the worker that died; a larger --ckpt-memory keeps all of it in memory";
+        return "a part of it was only in the file of the worker that died; a larger --ckpt-memory keeps all of it in "
+               "memory";
     }
     return nullptr;
 }
@@ -76,10 +79,11 @@ result<void> node::recover_rank(uint32_t index) {
         if (control_of(index)->released.load() < body->first_chunk) release(source, body->first_chunk);
         rank.next_chunk = body->first_chunk;
         const char* lost = what_is_lost(index, *body);
-        const auto* state = state_of(body->step);   // pending: another rank's save of it has been taken over
+        const auto* state = state_of(body->step);  // pending: another rank's save of it has been taken over
         const bool open = state == nullptr || state->what == store::outcome::pending;
         if (lost != nullptr && open) drop_work(body->step, store::outcome::failed, lost);
-        if (lost != nullptr || !open) {   // only its chunks are left to be let go, also those that are still to be staged
+        if (lost != nullptr ||
+            !open) {  // only its chunks are left to be let go, also those that are still to be staged
             mover_.post([source, ended = !rank.process] {
                 const std::atomic<bool> cancelled{ended};
                 discard_chunks(source, cancelled);
@@ -94,16 +98,17 @@ result<void> node::recover_rank(uint32_t index) {
 
 result<void> node::recover() {
     node_control()->worker_epoch.fetch_add(1);
-    const auto records = ledger_.records();   // a copy: recovering puts records
+    const auto records = ledger_.records();  // a copy: recovering puts records
     const auto about = records.find({record::node, ledger::no_rank});
-    const auto first = std::find_if(records.begin(), records.end(), [](const auto& entry) { return entry.first.first == record::hello; });
+    const auto first = std::find_if(records.begin(), records.end(),
+                                    [](const auto& entry) { return entry.first.first == record::hello; });
     if (first == records.end()) return {};
     auto facts = arena::decode<arena::hello>(first->second);
     if (!facts) return facts.error();
     facts_ = *facts;
     ranks_.resize(facts_.local_count);
     if (about != records.end()) recover_node(about->second);
-    if (stage_ != stage::training) stage_ = stage::opening;   // the ranks ask again
+    if (stage_ != stage::training) stage_ = stage::opening;  // the ranks ask again
     log_.warning("a new worker takes over " + std::to_string(facts_.local_count) + " ranks of '" + facts_.launch + "'");
     open_run();
     for (uint32_t rank = 0; rank < facts_.local_count; rank++) {

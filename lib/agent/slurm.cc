@@ -14,8 +14,9 @@ namespace {
 // Comments of ours begin with this; anything else is the user's text and stays.
 constexpr const char* comment_mark = "varde:";
 
-// Free text in the output (names, paths, the comment itself) may hold blanks and even "Key=" of its own.  Keys come in a fixed
-// order, so a key counts only at the start or after a blank, and the comment is cut at the key that follows it in every version.
+// Free text in the output (names, paths, the comment itself) may hold blanks and even "Key=" of its own.  Keys come in
+// a fixed order, so a key counts only at the start or after a blank, and the comment is cut at the key that follows it
+// in every version.
 constexpr const char* keys_after_comment[] = {" Power=", " TresPerNode=", " MailUser=", " StdErr=", " NtasksPerTRES:"};
 
 std::string comment_of(const std::string& line) {
@@ -115,7 +116,8 @@ result<void> slurm::requeue(uint64_t restarts, const std::string& text) const {
     auto facts = job();
     if (!facts) return facts.error();
     if (facts->restarts != restarts) {
-        return fail(code::fenced, "the job has been restarted already (" + std::to_string(facts->restarts) + " restarts)");
+        return fail(code::fenced,
+                    "the job has been restarted already (" + std::to_string(facts->restarts) + " restarts)");
     }
     if (facts->state != "RUNNING") return fail(code::busy, "the job is " + facts->state + ", not running");
     if (!facts->batch) return fail(code::invalid, "only jobs of sbatch can be requeued");

@@ -1,4 +1,5 @@
-// What the agent asks of Slurm, as the job's user, through the host's own scontrol.  Blocking with deadlines: keeper thread only.
+// What the agent asks of Slurm, as the job's user, through the host's own scontrol.  Blocking with deadlines: keeper
+// thread only.
 #pragma once
 
 #include "base/result.h"
@@ -10,8 +11,8 @@
 namespace varde::agent {
 
 struct job_facts {
-    std::string id;             // for scontrol: "7", or "7_2" for a task of an array, where "7" would mean all of them
-    std::string state;          // "RUNNING", "COMPLETING", ...
+    std::string id;     // for scontrol: "7", or "7_2" for a task of an array, where "7" would mean all of them
+    std::string state;  // "RUNNING", "COMPLETING", ...
     uint64_t restarts = 0;
     bool batch = false;
     bool requeue = false;
@@ -20,7 +21,8 @@ struct job_facts {
 
 class slurm {
 public:
-    // `bin_directory`: where the scontrol of the running Slurm is; empty: there is no Slurm, and every call fails with `unavailable`.
+    // `bin_directory`: where the scontrol of the running Slurm is; empty: there is no Slurm, and every call fails with
+    // `unavailable`.
     slurm(std::string bin_directory, uint64_t job_id, int timeout_ms = 10'000)
         : bin_directory_(std::move(bin_directory)), job_id_(job_id), timeout_ms_(timeout_ms) {}
 
@@ -35,13 +37,14 @@ private:
     result<std::string> scontrol(std::vector<std::string> arguments) const;
     std::string bin_directory_;
     uint64_t job_id_;
-    int timeout_ms_;            // per call of scontrol
+    int timeout_ms_;  // per call of scontrol
 };
 
 // The value of KEY in the one-line output of `scontrol show job`; empty if it is not there.  Pure.
 std::string field_of(const std::string& line, const std::string& key);
 job_facts parse_job(const std::string& line);
-// The line of this job: `show job` prints all tasks of an array, and all parts of a heterogeneous job, where the number is also theirs.
+// The line of this job: `show job` prints all tasks of an array, and all parts of a heterogeneous job, where the number
+// is also theirs.
 std::string line_of_job(const std::string& output, uint64_t job_id);
 
 }  // namespace varde::agent

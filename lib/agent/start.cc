@@ -1,4 +1,5 @@
-// The start of an incarnation: open the run, take (or take over) its number, agree on a generation, load it, let the ranks go.
+// The start of an incarnation: open the run, take (or take over) its number, agree on a generation, load it, let the
+// ranks go.
 #include "agent/node.h"
 
 #include "base/clock.h"
@@ -24,7 +25,8 @@ result<std::string> find_other_writer(store::roster& roster, const store::slot& 
     auto first = roster.read(0);
     if (!first) return first.error().what == code::io ? result<std::string>(first.error()) : std::string();
     const bool same_job = first->job_id != 0 && first->job_id == mine.job_id;
-    if (same_job || first->launch == mine.launch) return std::string();   // an earlier start of ours: this one takes over
+    if (same_job || first->launch == mine.launch)
+        return std::string();  // an earlier start of ours: this one takes over
     auto before = roster.read_all(first->node_count);
     const auto alive = [](const result<store::slot>& slot) { return slot && slot->now != store::phase::ended; };
     if (std::none_of(before.begin(), before.end(), alive)) return std::string();
@@ -34,16 +36,19 @@ result<std::string> find_other_writer(store::roster& roster, const store::slot& 
         auto now = roster.read_all(first->node_count);
         for (size_t i = 0; i < now.size(); i++) {
             if (!alive(now[i]) || !before[i] || now[i]->incarnation != first->incarnation) continue;
-            if (now[i]->sequence != before[i]->sequence) return "'" + now[i]->launch + "' on node '" + now[i]->host + "'";
+            if (now[i]->sequence != before[i]->sequence)
+                return "'" + now[i]->launch + "' on node '" + now[i]->host + "'";
         }
     }
     return std::string();
 }
 
 std::string claim_text(const store::slot& mine) {
-    // Names come from the launcher and the host: letters, digits and dots; anything else is left out rather than escaped.
+    // Names come from the launcher and the host: letters, digits and dots; anything else is left out rather than
+    // escaped.
     std::string launch;
-    for (const char c : mine.launch) if (c != '"' && c != '\\' && static_cast<unsigned char>(c) >= 32) launch += c;
+    for (const char c : mine.launch)
+        if (c != '"' && c != '\\' && static_cast<unsigned char>(c) >= 32) launch += c;
     return "{\"launch\":\"" + launch + "\",\"job\":" + std::to_string(mine.job_id) + ",\"host\":\"" + mine.host +
            "\",\"nodes\":" + std::to_string(mine.node_count) + ",\"wall_ns\":" + std::to_string(wall_ns()) + "}\n";
 }
@@ -54,7 +59,8 @@ result<uint64_t> take_incarnation(store::roster& roster, const store::slot& mine
     auto other = find_other_writer(roster, mine);
     if (!other) return other.error();
     if (!other->empty()) {
-        return fail(code::busy, "the run is being written by " + *other + "; end that job, or give this one another --ckpt-name");
+        return fail(code::busy,
+                    "the run is being written by " + *other + "; end that job, or give this one another --ckpt-name");
     }
     return roster.claim_incarnation(claim_text(mine));
 }
@@ -77,18 +83,6 @@ unique_fd open_log_file(const store::run_directory& run, uint32_t node_index) {
     return unique_fd(::open((directory + name).c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600));
 }
 
-// The newest complete generation, or what --ckpt-restart says.  On the keeper, because it reads directories.
-result<store::generation> find_generation(store::run_directory& run, const options& asked, const store::generation_id* before) {
-    if (asked.restart == restart_policy::never) return fail(code::not_found, "");
-    if (asked.restart == restart_policy::automatic) return run.choose(before);
-    // Whoever names a step wants that one: another in its place would be a surprise.
-    auto found = before == nullptr ? run.choose_step(asked.restart_step) : result<store::generation>(fail(code::damaged, ""));
-    if (found) return found;
-    if (found.error().what == code::io) return found;
-    return fail(code::invalid, "--ckpt-restart: step " + std::to_string(asked.restart_step) + " cannot be restored from '" + run.path() +
-                                   "'; 'varde ls' shows what is there");
-}
-
 }  // namespace
 
 void node::open_run() {
@@ -98,7 +92,8 @@ void node::open_run() {
     mine_.host = with_.host;
     mine_.job_id = with_.job_id;
     mine_.now = stage_ == stage::training ? store::phase::training : store::phase::opening;
-    log_.rename((with_.job_id != 0 ? "job " + std::to_string(with_.job_id) + " " : std::string()) + "node " + std::to_string(facts_.node_index));
+    log_.rename((with_.job_id != 0 ? "job " + std::to_string(with_.job_id) + " " : std::string()) + "node " +
+                std::to_string(facts_.node_index));
 
     if (facts_.keep.empty() == false) {
         if (auto keep = parse_number(facts_.keep, 1'000'000); keep && *keep > 0) keep_ = static_cast<uint32_t>(*keep);
@@ -109,14 +104,16 @@ void node::open_run() {
     asked_ = {};
     for (const auto& rule : option_rules()) {
         if (std::string_view(rule.variable) != "RESTART" || facts_.restart.empty()) continue;
-        if (auto done = apply_option(asked_, rule, facts_.restart); !done) return refuse_all(code::invalid, done.error().context);
+        if (auto done = apply_option(asked_, rule, facts_.restart); !done)
+            return refuse_all(code::invalid, done.error().context);
     }
     const uint64_t interval_ns = facts_.interval_s * ns_per_s;
     // By the time of its step a proposal must have been written (one period), read (one more) and seen by the ranks.
-    schedule_ = std::make_unique<schedule>(leader_options{interval_ns, with_.silence_ns, 3 * with_.pulse_ms * ns_per_ms});
+    schedule_ =
+        std::make_unique<schedule>(leader_options{interval_ns, with_.silence_ns, 3 * with_.pulse_ms * ns_per_ms});
 
     keeper_.post([this, start = start_number_.load(), mine = mine_, directory = facts_.directory, name = facts_.name] {
-        if (start != start_number_) return;   // its ranks have died; looking for other writers takes seconds
+        if (start != start_number_) return;  // its ranks have died; looking for other writers takes seconds
         auto made = open_on_keeper(directory, name, mine);
         // std::function copies, so what can only be moved travels in a box.
         auto* box = new result<opened_run>(std::move(made));
@@ -127,7 +124,8 @@ void node::open_run() {
     });
 }
 
-result<node::opened_run> node::open_on_keeper(const std::string& directory, const std::string& name, const store::slot& mine) {
+result<node::opened_run> node::open_on_keeper(const std::string& directory, const std::string& name,
+                                              const store::slot& mine) {
     auto run = store::run_directory::open(directory, name, true);
     if (!run) return run.error();
     auto roster = run->open_roster(true);
@@ -135,7 +133,8 @@ result<node::opened_run> node::open_on_keeper(const std::string& directory, cons
     auto incarnation = take_incarnation(*roster, mine);
     if (!incarnation) return incarnation.error();
     unique_fd log_file = open_log_file(*run, mine.node_index);
-    return opened_run{std::make_unique<store::run_directory>(std::move(*run)), std::move(*roster), std::move(log_file), *incarnation};
+    return opened_run{std::make_unique<store::run_directory>(std::move(*run)), std::move(*roster), std::move(log_file),
+                      *incarnation};
 }
 
 void node::opened(result<opened_run> made) {
@@ -153,7 +152,7 @@ void node::opened(result<opened_run> made) {
     if (stage_ == stage::choosing) mine_.now = store::phase::choosing;
     put_node_record();
     beat();
-    for (auto& work : works_) begin_drain(*work);   // of a worker that takes over
+    for (auto& work : works_) begin_drain(*work);  // of a worker that takes over
 }
 
 void node::start_pulse(store::roster roster, uint64_t incarnation) {
@@ -163,13 +162,19 @@ void node::start_pulse(store::roster roster, uint64_t incarnation) {
     options.quick_period_ms = std::min(options.quick_period_ms, with_.pulse_ms);
     options.silence_ns = with_.silence_ns;
     pulse::handlers call;
-    // The pulse of an earlier start says its last word when this one has begun: its slots, and that it is fenced (by this one), are not ours.
-    call.seen = [this, start = start_number_.load()](std::vector<sighting> seen) { if (start == start_number_) on_seen(std::move(seen)); };
-    call.fenced = [this, start = start_number_.load()](uint64_t newer, const std::string& host) { if (start == start_number_) on_fenced(newer, host); };
-    call.failed = [this](const failure& why) { log_.error("couldn't use the roster: " + why.context + "; training goes on, trying again"); };
-    call.steps = [control = memory_.control.data(), count = facts_.local_count](uint64_t& step_min, uint64_t& step_max) {
-        read_steps(control, count, step_min, step_max);
+    // The pulse of an earlier start says its last word when this one has begun: its slots, and that it is fenced (by
+    // this one), are not ours.
+    call.seen = [this, start = start_number_.load()](std::vector<sighting> seen) {
+        if (start == start_number_) on_seen(std::move(seen));
     };
+    call.fenced = [this, start = start_number_.load()](uint64_t newer, const std::string& host) {
+        if (start == start_number_) on_fenced(newer, host);
+    };
+    call.failed = [this](const failure& why) {
+        log_.error("couldn't use the roster: " + why.context + "; training goes on, trying again");
+    };
+    call.steps = [control = memory_.control.data(), count = facts_.local_count](
+                     uint64_t& step_min, uint64_t& step_max) { read_steps(control, count, step_min, step_max); };
     pulse_ = std::make_unique<pulse>(std::move(roster), options, mine_, main_, std::move(call));
 }
 
@@ -203,11 +208,12 @@ void node::on_seen(std::vector<sighting> seen) {
         beat();
         return;
     }
-    read_steps(memory_.control.data(), facts_.local_count, mine_.step_min, mine_.step_max);   // for what is said below
+    read_steps(memory_.control.data(), facts_.local_count, mine_.step_min, mine_.step_max);  // for what is said below
     const view now{mono_ns(), mine_.node_index, seen_};
     const uint32_t leader = leader_of(now, with_.silence_ns);
     const bool leads = leader == mine_.node_index;
-    if (leads && !leading_ && mine_.node_index != 0) log_.warning("node " + std::to_string(mine_.node_index) + " leads now: those before it are silent");
+    if (leads && !leading_ && mine_.node_index != 0)
+        log_.warning("node " + std::to_string(mine_.node_index) + " leads now: those before it are silent");
     leading_ = leads;
     schedule_->observe(now);
     if (leading_) lead_start(now);
@@ -215,7 +221,7 @@ void node::on_seen(std::vector<sighting> seen) {
     if (stage_ == stage::choosing) follow_choice(said);
     if (stage_ == stage::training) {
         if (first_step_seen_ == 0 && mine_.step_max > restored_step_) {
-            first_step_seen_ = mine_.step_max;   // on every node, so that a later leader does not tell it again
+            first_step_seen_ = mine_.step_max;  // on every node, so that a later leader does not tell it again
             if (leading_) history("first_step", {}, {{"step", mine_.step_max}});
         }
         if (leading_) lead_generations(now);
@@ -226,64 +232,7 @@ void node::on_seen(std::vector<sighting> seen) {
     pulse_->set_slot(mine_);
 }
 
-// ---- Leading the start
-
-void node::lead_start(const view& now) {
-    if (stage_ != stage::choosing) return;
-    if (restart_ == nullptr) {
-        restart_ = std::make_unique<restart>();
-        for (const auto& other : now.nodes) {
-            if (other.seen) restart_->continue_after(other.slot.choice_attempt);
-        }
-    }
-    const uint64_t confirmed = restart_->confirmed_attempt();
-    const auto attempt = restart_->current().attempt;
-    switch (restart_->next(now)) {
-    case restart::wish::nothing: break;
-    case restart::wish::choose: choose(false); break;
-    case restart::wish::mark_and_choose: choose(true); break;
-    }
-    const auto& choice = restart_->current();
-    mine_.choice_attempt = choice.attempt;
-    mine_.choice = choice.kind;
-    mine_.choice_step = choice.id.step;
-    mine_.choice_incarnation = choice.id.incarnation;
-    if (choice.kind == store::choice_kind::refused) mine_.reason = choice.reason;
-    mine_.confirmed_attempt = restart_->confirmed_attempt();
-    if (confirmed != mine_.confirmed_attempt || attempt != choice.attempt) beat();
-}
-
-void node::choose(bool after_damage) {
-    const auto before = restart_->current().id;
-    keeper_.post([this, start = start_number_.load(), run = run_, after_damage, before, damage = restart_->damage(), asked = asked_] {
-        if (after_damage) {
-            if (auto done = run->mark_damaged(before, damage); !done) log_.error(done.error().context);
-        }
-        auto found = find_generation(*run, asked, after_damage ? &before : nullptr);
-        // Something was there; that nothing older is left must not look like a fresh start.
-        if (!found && after_damage && found.error().what == code::not_found)
-            found = fail(code::damaged, damage + "; there is no older complete generation");
-        main_.post([this, start, found] { if (start == start_number_) chosen(found); });
-    });
-}
-
-void node::chosen(const result<store::generation>& found) {
-    if (restart_ == nullptr || stage_ != stage::choosing) return;
-    if (found) {
-        restart_->offer(store::choice_kind::generation, found->id, "");
-        history("choice", {{"generation", store::generation_name(found->id)}, {"after_damage", restart_->damage()}}, {{"step", found->id.step}});
-    } else if (found.error().what == code::not_found) {
-        restart_->offer(store::choice_kind::fresh, {}, "");
-        history("choice", {{"generation", "none"}}, {{"step", 0}});
-    } else {
-        // The code travels in the place of the step (roster.h).
-        restart_->offer(store::choice_kind::refused, {static_cast<uint64_t>(found.error().what), 0}, found.error().context);
-    }
-    on_seen(std::move(seen_));   // say it now, not at the next beat
-    beat();
-}
-
-// ---- Following it
+// ---- Following the leader's choice (choosing.cc)
 
 void node::follow_choice(const store::slot& leader) {
     if (leader.choice == store::choice_kind::none) return;
@@ -291,7 +240,8 @@ void node::follow_choice(const store::slot& leader) {
         const auto what = leader.choice_step == 0 ? code::mismatch : static_cast<code>(leader.choice_step);
         return refuse_all(what, leader.reason);
     }
-    const bool ready = everyone_present() && std::all_of(ranks_.begin(), ranks_.end(), [](const local_rank& rank) { return rank.wants_restore; });
+    const bool ready = everyone_present() && std::all_of(ranks_.begin(), ranks_.end(),
+                                                         [](const local_rank& rank) { return rank.wants_restore; });
     if (!ready) return;
     if (leader.choice_attempt != followed_attempt_ && load_ == nullptr) {
         followed_attempt_ = leader.choice_attempt;
@@ -308,15 +258,19 @@ void node::follow_choice(const store::slot& leader) {
                 uint32_t node_count = 0;
                 if (auto record = run->read_manifest(id)) node_count = static_cast<uint32_t>(record->packs.size());
                 else if (auto all = run->list()) {
-                    for (const auto& one : *all) if (one.id == id) node_count = one.node_count;
+                    for (const auto& one : *all)
+                        if (one.id == id) node_count = one.node_count;
                 }
-                main_.post([this, start, id, node_count, attempt] { if (start == start_number_) start_load(id, node_count, attempt); });
+                main_.post([this, start, id, node_count, attempt] {
+                    if (start == start_number_) start_load(id, node_count, attempt);
+                });
             });
         }
     } else if (leader.choice_attempt != followed_attempt_) {
-        load_->cancel();   // the leader has walked on; loaded() clears the way
+        load_->cancel();  // the leader has walked on; loaded() clears the way
     }
-    if (leader.confirmed_attempt == followed_attempt_ && mine_.verdict_attempt == followed_attempt_) send_restored(leader);
+    if (leader.confirmed_attempt == followed_attempt_ && mine_.verdict_attempt == followed_attempt_)
+        send_restored(leader);
 }
 
 void node::start_load(store::generation_id id, uint32_t saved_node_count, uint64_t attempt) {
@@ -353,7 +307,9 @@ void node::loaded(uint64_t attempt, result<void> outcome) {
         mine_.loaded = store::verdict::loaded;
     } else {
         const auto& why = outcome.error();
-        mine_.loaded = why.what == code::damaged ? store::verdict::damaged : why.what == code::mismatch ? store::verdict::mismatch : store::verdict::failed;
+        mine_.loaded = why.what == code::damaged    ? store::verdict::damaged
+                       : why.what == code::mismatch ? store::verdict::mismatch
+                                                    : store::verdict::failed;
         mine_.reason = why.context;
         log_.error("couldn't restore step " + std::to_string(restored_step_) + ": " + why.context);
     }
@@ -364,12 +320,14 @@ void node::send_restored(const store::slot& leader) {
     stage_ = stage::training;
     mine_.now = store::phase::training;
     if (leader.choice == store::choice_kind::fresh) restored_step_ = 0;
-    put_node_record();   // first: a rank that was told saves, and a worker that takes over must know that it may
+    put_node_record();  // first: a rank that was told saves, and a worker that takes over must know that it may
     for (auto& rank : ranks_) {
         if (rank.wire != nullptr) rank.wire->send_message(arena::restored{restored_step_, mine_.incarnation});
     }
-    log_.info(restored_step_ == 0 ? "nothing to restore, training starts from the beginning, incarnation " + std::to_string(mine_.incarnation)
-                                  : "restored step " + std::to_string(restored_step_) + ", incarnation " + std::to_string(mine_.incarnation));
+    log_.info(
+        restored_step_ == 0
+            ? "nothing to restore, training starts from the beginning, incarnation " + std::to_string(mine_.incarnation)
+            : "restored step " + std::to_string(restored_step_) + ", incarnation " + std::to_string(mine_.incarnation));
     if (leading_) history("restored", {}, {{"step", restored_step_}, {"nodes", facts_.node_count}});
     beat();
 }

@@ -1,7 +1,8 @@
 // Threads that do work for the agent's main loop, and how their results come back to it.
 //
-// The main loop owns all state of the agent.  Whatever may wait for storage or for a program runs as a task on another thread and ends by
-// posting a closure to the main loop's inbox; so no state is shared and there is no lock in the logic.
+// The main loop owns all state of the agent.  Whatever may wait for storage or for a program runs as a task on another
+// thread and ends by posting a closure to the main loop's inbox; so no state is shared and there is no lock in the
+// logic.
 #pragma once
 
 #include "base/handle.h"
@@ -22,7 +23,7 @@ public:
     inbox();
     int fd() const noexcept { return event_.get(); }  // readable while there is something
     void post(task what);
-    void run();                                       // main loop: carries out what is there
+    void run();  // main loop: carries out what is there
 
 private:
     unique_fd event_;

@@ -52,7 +52,8 @@ void node::request_requeue(const std::string& why, const std::string& comment) {
         if (first) {
             log_.error(why + ", not requeued: " + refusal);
             history("not_requeued", {{"reason", refusal}}, {});
-            keeper_.post([this, refusal] { discard(slurm_.comment("varde: not requeued: " + refusal), "the log has it"); });
+            keeper_.post(
+                [this, refusal] { discard(slurm_.comment("varde: not requeued: " + refusal), "the log has it"); });
         }
         return;
     }
@@ -81,7 +82,8 @@ void node::request_requeue(const std::string& why, const std::string& comment) {
 
 result<void> node::on_batch_exit(link& from, const arena::frame& what) {
     varde_batch_exit message{};
-    if (what.payload.size() != sizeof message - sizeof message.head) return fail(code::invalid, "a batch_exit message has a wrong size");
+    if (what.payload.size() != sizeof message - sizeof message.head)
+        return fail(code::invalid, "a batch_exit message has a wrong size");
     std::memcpy(reinterpret_cast<char*>(&message) + sizeof message.head, what.payload.data(), what.payload.size());
     batch_link_ = &from;
     batch_status_ = message.wait_status;
@@ -93,14 +95,15 @@ result<void> node::on_batch_exit(link& from, const arena::frame& what) {
 void node::answer_batch(bool requeued) {
     if (batch_link_ == nullptr) return;
     const uint32_t words[4] = {requeued ? 1U : 0U, 0, 0, 0};
-    batch_link_->send(arena::frame_bytes(arena::message::batch_answer, {reinterpret_cast<const char*>(words), sizeof words}));
+    batch_link_->send(
+        arena::frame_bytes(arena::message::batch_answer, {reinterpret_cast<const char*>(words), sizeof words}));
     batch_link_->closing = true;
     batch_link_ = nullptr;
 }
 
 void node::settle_batch_exit() {
     if (batch_link_ == nullptr) return;
-    if (requeued_) return answer_batch(true);   // and Slurm has ended the script for that
+    if (requeued_) return answer_batch(true);  // and Slurm has ended the script for that
     if (requeue_asked_ && mono_ns() < batch_until_ns_) return;
     const bool failed = !(WIFEXITED(batch_status_) && WEXITSTATUS(batch_status_) == 0);
     if (!failed || requeue_asked_) return answer_batch(false);
@@ -115,13 +118,17 @@ void node::settle_batch_exit() {
                                                      : "signal " + std::to_string(WTERMSIG(batch_status_));
     std::string refusal = budget_refusal();
     if (newest <= restored_step_) refusal = "no new generation since the last start, the same failure would come again";
-    history("batch_failed", {{"how", how}, {"not_requeued", refusal}}, {{"step", mine_.step_max}, {"complete_step", mine_.complete_step}});
+    history("batch_failed", {{"how", how}, {"not_requeued", refusal}},
+            {{"step", mine_.step_max}, {"complete_step", mine_.complete_step}});
     if (!refusal.empty()) {
         log_.error("the batch script failed (" + how + "), the job is not requeued: " + refusal);
-        keeper_.post([this, how, refusal] { discard(slurm_.comment("varde: " + how + ", not requeued: " + refusal), "the log has it"); });
+        keeper_.post([this, how, refusal] {
+            discard(slurm_.comment("varde: " + how + ", not requeued: " + refusal), "the log has it");
+        });
         return answer_batch(false);
     }
-    request_requeue("the batch script failed (" + how + ")", "varde: " + how + ", requeued, step " + std::to_string(newest) + " durable");
+    request_requeue("the batch script failed (" + how + ")",
+                    "varde: " + how + ", requeued, step " + std::to_string(newest) + " durable");
     batch_until_ns_ = mono_ns() + batch_wait_ns;
     if (!slurm_.present() || !facts_.batch) answer_batch(false);
 }
@@ -142,7 +149,8 @@ void node::history(const char* event, const std::vector<std::pair<std::string, s
     // Invalid UTF-8 in a host's or file's name is replaced, never thrown.
     if (run_ == nullptr) return;
     keeper_.post([this, run = run_, text = line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)] {
-        if (auto done = run->append_history(text); !done) log_.warning("couldn't append to history.jsonl: " + done.error().context);
+        if (auto done = run->append_history(text); !done)
+            log_.warning("couldn't append to history.jsonl: " + done.error().context);
     });
 }
 

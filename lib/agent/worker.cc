@@ -17,14 +17,14 @@ namespace varde::agent {
 namespace {
 
 constexpr long tick_ns = 100'000'000;
-constexpr uint64_t settle_ms = 2000;      // for threads that wait for storage, at the end
-constexpr size_t links_max = 1024;        // a rank has one; more come only from something that has gone wrong
+constexpr uint64_t settle_ms = 2000;  // for threads that wait for storage, at the end
+constexpr size_t links_max = 1024;    // a rank has one; more come only from something that has gone wrong
 
 class worker {
 public:
     worker(inheritance from, const settings& with, node_memory memory, ledger records)
-        : listening_(std::move(from.listening)), memory_(std::move(memory)), ledger_(std::move(records)), log_(with.host),
-          node_(with, memory_, ledger_, main_, log_) {}
+        : listening_(std::move(from.listening)), memory_(std::move(memory)), ledger_(std::move(records)),
+          log_(with.host), node_(with, memory_, ledger_, main_, log_) {}
 
     result<void> prepare();
     int run();
@@ -63,7 +63,7 @@ result<void> worker::prepare() {
     sigset_t ending;
     sigemptyset(&ending);
     sigaddset(&ending, SIGTERM);
-    signals_.reset(::signalfd(-1, &ending, SFD_CLOEXEC | SFD_NONBLOCK));   // blocked by main() in every thread
+    signals_.reset(::signalfd(-1, &ending, SFD_CLOEXEC | SFD_NONBLOCK));  // blocked by main() in every thread
     ticker_.reset(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
     const itimerspec every{{0, tick_ns}, {0, tick_ns}};
     if (!epoll_ || !signals_ || !ticker_ || ::timerfd_settime(ticker_.get(), 0, &every, nullptr) != 0) {
@@ -160,7 +160,8 @@ int worker::run() {
         if (count < 0 && errno != EINTR) return 1;
         for (int i = 0; i < count; i++) handle(events[i]);
     }
-    discard(static_cast<int>(node_.settle_threads(settle_ms)), "a thread that hangs in dead storage ends with the process");
+    discard(static_cast<int>(node_.settle_threads(settle_ms)),
+            "a thread that hangs in dead storage ends with the process");
     return 0;
 }
 

@@ -15,8 +15,8 @@ struct inheritance {
     std::array<unique_fd, 2> ledger;
 };
 
-// Runs until SIGTERM and everything staged is written, or, embedded, until the last rank is done.  Returns the process's exit status: 0 for
-// such an end, anything else makes the parent start a new worker.
+// Runs until SIGTERM and everything staged is written, or, embedded, until the last rank is done.  Returns the
+// process's exit status: 0 for such an end, anything else makes the parent start a new worker.
 int run_worker(inheritance from, const settings& with);
 
 }  // namespace varde::agent

@@ -7,18 +7,19 @@ namespace varde::limits {
 
 constexpr uint64_t page_bytes = 4096;  // alignment of everything that O_DIRECT may touch
 
-constexpr uint32_t nodes_max = 65536;             // five digits in file names; 2,048 is the design point
-constexpr uint32_t world_max = 1U << 20;          // ranks of a run
-constexpr uint32_t local_ranks_max = 256;         // ranks of one node: one control page each in the arena
+constexpr uint32_t nodes_max = 65536;      // five digits in file names; 2,048 is the design point
+constexpr uint32_t world_max = 1U << 20;   // ranks of a run
+constexpr uint32_t local_ranks_max = 256;  // ranks of one node: one control page each in the arena
 constexpr uint32_t tensors_per_node_max = 100'000;
-constexpr uint32_t tensor_dims_max = 64;          // as PyTorch
+constexpr uint32_t tensor_dims_max = 64;  // as PyTorch
 constexpr uint32_t tensor_name_bytes_max = 1024;
 constexpr uint64_t header_bytes_max = 100'000'000;  // the safetensors format's own limit
 constexpr uint64_t range_bytes_max = 1ULL << 44;    // 16 TiB per rank: sums of 256 of them stay far below 2^63
 
 constexpr uint32_t run_name_bytes_max = 128;
 constexpr uint32_t path_bytes_max = 4096;  // PATH_MAX
-constexpr uint32_t launch_bytes_max = 512;  // identity of a start: "slurm JOB.RESTART.STEP", or a torchrun id with its end point
+constexpr uint32_t launch_bytes_max =
+    512;  // identity of a start: "slurm JOB.RESTART.STEP", or a torchrun id with its end point
 
 constexpr uint64_t chunk_bytes_min = page_bytes;
 constexpr uint64_t chunk_bytes_default = 4ULL << 20;

@@ -37,7 +37,7 @@ result<pid_t> start(const program& what, int output) {
     sigset_t all;
     sigemptyset(&none);
     sigfillset(&all);
-    ::posix_spawnattr_setsigmask(&attributes, &none);      // ours may be blocked for a signalfd
+    ::posix_spawnattr_setsigmask(&attributes, &none);  // ours may be blocked for a signalfd
     ::posix_spawnattr_setsigdefault(&attributes, &all);
     ::posix_spawnattr_setpgroup(&attributes, 0);
     ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
@@ -96,8 +96,8 @@ result<program_outcome> run_program(const program& what) {
     int status = 0;
     while (::waitpid(*pid, &status, 0) < 0 && errno == EINTR) {}
     if (!ended) {
-        return fail(code::timeout, "'" + what.arguments[0] + "' did not end within " +
-                                       std::to_string(what.timeout_ms) + " ms and was killed");
+        return fail(code::timeout, "'" + what.arguments[0] + "' did not end within " + std::to_string(what.timeout_ms) +
+                                       " ms and was killed");
     }
     outcome.exit_status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     return outcome;

@@ -9,15 +9,15 @@
 namespace varde {
 
 struct program_outcome {
-    int exit_status = -1;   // exit code; 128 + signal where it was killed
-    std::string output;     // stdout and stderr together, at most output_bytes_max
+    int exit_status = -1;  // exit code; 128 + signal where it was killed
+    std::string output;    // stdout and stderr together, at most output_bytes_max
 };
 
 struct program {
-    std::vector<std::string> arguments;       // [0] is an absolute path
-    std::vector<std::string> environment;     // "NAME=value"; nothing is inherited
+    std::vector<std::string> arguments;    // [0] is an absolute path
+    std::vector<std::string> environment;  // "NAME=value"; nothing is inherited
     int timeout_ms = 10'000;
-    size_t output_bytes_max = 1 << 20;        // what goes beyond is read and dropped
+    size_t output_bytes_max = 1 << 20;  // what goes beyond is read and dropped
 };
 
 // timeout: the program was killed.  A program that ran and failed is no failure here: look at exit_status.

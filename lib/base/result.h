@@ -45,17 +45,32 @@ public:
     bool has_value() const noexcept { return state_.index() == 0; }
     explicit operator bool() const noexcept { return has_value(); }
 
-    T& value() & { assert(has_value()); return *std::get_if<0>(&state_); }
-    const T& value() const& { assert(has_value()); return *std::get_if<0>(&state_); }
-    T&& value() && { assert(has_value()); return std::move(*std::get_if<0>(&state_)); }
+    T& value() & {
+        assert(has_value());
+        return *std::get_if<0>(&state_);
+    }
+    const T& value() const& {
+        assert(has_value());
+        return *std::get_if<0>(&state_);
+    }
+    T&& value() && {
+        assert(has_value());
+        return std::move(*std::get_if<0>(&state_));
+    }
     T& operator*() & { return value(); }
     const T& operator*() const& { return value(); }
     T&& operator*() && { return std::move(*this).value(); }
     T* operator->() { return &value(); }
     const T* operator->() const { return &value(); }
 
-    const failure& error() const& { assert(!has_value()); return *std::get_if<1>(&state_); }
-    failure&& error() && { assert(!has_value()); return std::move(*std::get_if<1>(&state_)); }
+    const failure& error() const& {
+        assert(!has_value());
+        return *std::get_if<1>(&state_);
+    }
+    failure&& error() && {
+        assert(!has_value());
+        return std::move(*std::get_if<1>(&state_));
+    }
 
 private:
     std::variant<T, failure> state_;
@@ -69,8 +84,14 @@ public:
 
     bool has_value() const noexcept { return !failed_; }
     explicit operator bool() const noexcept { return !failed_; }
-    const failure& error() const& { assert(failed_); return why_; }
-    failure&& error() && { assert(failed_); return std::move(why_); }
+    const failure& error() const& {
+        assert(failed_);
+        return why_;
+    }
+    failure&& error() && {
+        assert(failed_);
+        return std::move(why_);
+    }
 
 private:
     failure why_;

@@ -16,6 +16,9 @@
 
 #include <varde.h>
 
+#include <chrono>
+#include <thread>
+
 using namespace train;
 
 namespace {
@@ -70,6 +73,18 @@ void print_checksum(ring& peers, std::span<const float> own_weights, const std::
         die("couldn't write '%s': %s", file_name.c_str(), reason());
 }
 
+// Waits, when it goes, until it has existed for so long.
+class pace {
+public:
+    explicit pace(uint64_t ms) : until_(std::chrono::steady_clock::now() + std::chrono::milliseconds(ms)) {}
+    ~pace() { std::this_thread::sleep_until(until_); }
+    pace(const pace&) = delete;
+    pace& operator=(const pace&) = delete;
+
+private:
+    std::chrono::steady_clock::time_point until_;
+};
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -98,6 +113,7 @@ int main(int argc, char** argv) {
     peers.all_gather(network.weights());  // each rank has restored its own part
     if (peers.rank() == 0) std::printf("starting at step %ju\n", uintmax_t{step});
     while (step < chosen.steps) {
+        const pace at_least(chosen.step_ms);
         const double loss = network.learn(text, draw_batch(chosen, step, peers.rank(), text.size()),
                                           1.0F / static_cast<float>(peers.world()));
         peers.reduce_scatter(network.gradients());

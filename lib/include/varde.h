@@ -58,18 +58,18 @@ typedef struct varde_run varde_run;
 
 enum varde_code {
     VARDE_OK = 0,
-    VARDE_E_INVALID = 1,      /* an argument or option is wrong; trying again does not help */
-    VARDE_E_UNAVAILABLE = 2,  /* no agent or no storage answers; may work later */
-    VARDE_E_TIMEOUT = 3,      /* the deadline passed */
-    VARDE_E_BUSY = 4,         /* another job writes this run */
-    VARDE_E_NO_MEMORY = 5,    /* the arena, or memory that may be locked, is too small */
-    VARDE_E_NO_SPACE = 6,     /* the file system is full, or the quota */
-    VARDE_E_IO = 7,           /* the system refused a read, a write or another call */
-    VARDE_E_DAMAGED = 8,      /* what was read breaks a rule of its format */
-    VARDE_E_NOT_FOUND = 9,    /* there is no such thing */
-    VARDE_E_FENCED = 10,      /* a newer incarnation of the run exists; this one writes no more */
-    VARDE_E_MISMATCH = 11,    /* what is stored does not fit what is registered (shape, type, world) */
-    VARDE_E_INTERNAL = 12     /* a mistake of ours: please report it */
+    VARDE_E_INVALID = 1,     /* an argument or option is wrong; trying again does not help */
+    VARDE_E_UNAVAILABLE = 2, /* no agent or no storage answers; may work later */
+    VARDE_E_TIMEOUT = 3,     /* the deadline passed */
+    VARDE_E_BUSY = 4,        /* another job writes this run */
+    VARDE_E_NO_MEMORY = 5,   /* the arena, or memory that may be locked, is too small */
+    VARDE_E_NO_SPACE = 6,    /* the file system is full, or the quota */
+    VARDE_E_IO = 7,          /* the system refused a read, a write or another call */
+    VARDE_E_DAMAGED = 8,     /* what was read breaks a rule of its format */
+    VARDE_E_NOT_FOUND = 9,   /* there is no such thing */
+    VARDE_E_FENCED = 10,     /* a newer incarnation of the run exists; this one writes no more */
+    VARDE_E_MISMATCH = 11,   /* what is stored does not fit what is registered (shape, type, world) */
+    VARDE_E_INTERNAL = 12    /* a mistake of ours: please report it */
 };
 
 /* Element types, those of the safetensors format. Sub-byte types pack their elements; a shard must fill whole bytes. */
@@ -115,19 +115,20 @@ typedef struct varde_options {
     int32_t node_count;    /* nodes in all */
 } varde_options;
 
-#define VARDE_OPTIONS_INIT {sizeof(varde_options), NULL, NULL, NULL, NULL, -1, -1, -1, -1, -1, -1, -1}
+#define VARDE_OPTIONS_INIT \
+    { sizeof(varde_options), NULL, NULL, NULL, NULL, -1, -1, -1, -1, -1, -1, -1 }
 
 /* A piece of a tensor that this rank owns. `data` stays the caller's and must stay valid until the shard is removed or
  * the run closed. A tensor that is not split: global_shape and offset NULL. Elements lie in C order, without gaps. */
 typedef struct varde_shard {
-    size_t size;                   /* sizeof(varde_shard) */
-    const char *name;              /* of the whole tensor, 1 to 1024 bytes, unique within this rank */
+    size_t size;      /* sizeof(varde_shard) */
+    const char *name; /* of the whole tensor, 1 to 1024 bytes, unique within this rank */
     enum varde_dtype dtype;
-    uint32_t dims;                 /* 0 (a scalar) to 64 */
-    const uint64_t *shape;         /* of this piece, `dims` numbers of elements; NULL if dims is 0 */
-    const uint64_t *global_shape;  /* of the whole tensor, `dims` numbers, or NULL */
-    const uint64_t *offset;        /* where the piece begins in the whole, `dims` numbers, or NULL */
-    void *data;                    /* host memory; may be NULL only for zero elements */
+    uint32_t dims;                /* 0 (a scalar) to 64 */
+    const uint64_t *shape;        /* of this piece, `dims` numbers of elements; NULL if dims is 0 */
+    const uint64_t *global_shape; /* of the whole tensor, `dims` numbers, or NULL */
+    const uint64_t *offset;       /* where the piece begins in the whole, `dims` numbers, or NULL */
+    void *data;                   /* host memory; may be NULL only for zero elements */
 } varde_shard;
 
 /* Opens the run: finds this node's agent (or starts one), shakes hands and maps this rank's slab.
@@ -184,15 +185,15 @@ VARDE_API int varde_wait(varde_run *run, uint32_t timeout_ms) VARDE_NOEXCEPT;
 /* What a run has done so far, on this rank. Set `size` before the call. */
 typedef struct varde_status_info {
     size_t size;
-    uint64_t incarnation;      /* 0 before varde_restore */
-    uint64_t restored_step;    /* 0: none */
-    uint64_t saved_step;       /* newest step given to varde_save */
-    uint64_t complete_step;    /* newest step that is complete on storage; 0: none in this incarnation */
-    uint64_t failed_step;      /* newest step that was given up; 0: none */
-    uint64_t saves;            /* calls of varde_save that began a generation */
-    uint64_t staged_bytes;     /* copied to the slab */
-    uint64_t stall_ns;         /* time spent inside varde_save and varde_fence */
-    uint64_t stall_ns_max;     /* the longest of them for one generation */
+    uint64_t incarnation;   /* 0 before varde_restore */
+    uint64_t restored_step; /* 0: none */
+    uint64_t saved_step;    /* newest step given to varde_save */
+    uint64_t complete_step; /* newest step that is complete on storage; 0: none in this incarnation */
+    uint64_t failed_step;   /* newest step that was given up; 0: none */
+    uint64_t saves;         /* calls of varde_save that began a generation */
+    uint64_t staged_bytes;  /* copied to the slab */
+    uint64_t stall_ns;      /* time spent inside varde_save and varde_fence */
+    uint64_t stall_ns_max;  /* the longest of them for one generation */
 } varde_status_info;
 
 /* Fills ret_status. Does not block. Returns VARDE_OK or VARDE_E_INVALID. */

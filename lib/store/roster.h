@@ -63,7 +63,7 @@ struct slot {
     // As leader
     uint64_t proposed_step = 0;   // 0: none
     uint64_t complete_step = 0;   // newest committed in this incarnation
-    uint64_t failed_step = 0;    // newest that some node has given up
+    uint64_t failed_step = 0;     // newest that some node has given up
     uint64_t choice_attempt = 0;  // grows with every choice
     choice_kind choice = choice_kind::none;
     uint64_t choice_step = 0;

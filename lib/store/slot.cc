@@ -70,8 +70,8 @@ static_assert(offsetof(disk_slot, choice_attempt) == 96 && offsetof(disk_slot, c
               offsetof(disk_slot, choice_step) == 112);
 static_assert(offsetof(disk_slot, generations) == 144 && offsetof(disk_slot, launch) == 304 &&
               offsetof(disk_slot, host) == 432);
-static_assert(offsetof(disk_slot, reason) == 496 && offsetof(disk_slot, failed_step) == 1008 && offsetof(disk_slot, zero) == 1016 &&
-              offsetof(disk_slot, checksum) == 4088);
+static_assert(offsetof(disk_slot, reason) == 496 && offsetof(disk_slot, failed_step) == 1008 &&
+              offsetof(disk_slot, zero) == 1016 && offsetof(disk_slot, checksum) == 4088);
 
 // Copies what fits, never half a character: the text goes to people and into JSON.  `to` is zero already.
 void put_text(std::string_view text, std::span<char> to) noexcept {

@@ -42,19 +42,17 @@ HOLDS(status_stall_max, offsetof(varde_status_info, stall_ns_max) == 72);
 
 HOLDS(codes, VARDE_OK == 0 && VARDE_E_INVALID == 1 && VARDE_E_UNAVAILABLE == 2 && VARDE_E_TIMEOUT == 3 &&
                  VARDE_E_BUSY == 4 && VARDE_E_NO_MEMORY == 5 && VARDE_E_NO_SPACE == 6 && VARDE_E_IO == 7 &&
-                 VARDE_E_DAMAGED == 8 && VARDE_E_NOT_FOUND == 9 &&
-                 VARDE_E_FENCED == 10 && VARDE_E_MISMATCH == 11 && VARDE_E_INTERNAL == 12);
+                 VARDE_E_DAMAGED == 8 && VARDE_E_NOT_FOUND == 9 && VARDE_E_FENCED == 10 && VARDE_E_MISMATCH == 11 &&
+                 VARDE_E_INTERNAL == 12);
 HOLDS(types, VARDE_BOOL == 1 && VARDE_U8 == 2 && VARDE_BF16 == 9 && VARDE_F32 == 12 && VARDE_C64 == 16 &&
                  VARDE_F8_E8M0 == 20 && VARDE_F8_E5M2FNUZ == 22);
 
-static int wrong(const char *what)
-{
+static int wrong(const char *what) {
     fprintf(stderr, "abi: %s\n", what);
     return 1;
 }
 
-int main(void)
-{
+int main(void) {
     varde_options options = VARDE_OPTIONS_INIT;
     varde_run *run = NULL;
     varde_status_info status;

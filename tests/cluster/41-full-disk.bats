@@ -9,7 +9,8 @@ setup_file() {
     export VARDE_CLUSTER_DIR="$BATS_FILE_TMPDIR/cluster" small=$BATS_FILE_TMPDIR/small
     local stage=$BATS_FILE_TMPDIR/stage
     make -s -C "$BATS_TEST_DIRNAME/../.." install "BUILD=${BUILD:-release}" PREFIX=/opt/varde "DESTDIR=$stage"
-    printf 'agent: {pulse_ms: 250, silence_s: 5, memory: 64M}\nprolog: {ready_ms: 20000}\n' >"$BATS_FILE_TMPDIR/varde.yaml"
+    printf 'agent: {pulse_ms: 250, silence_s: 5, memory: 64M}\nprolog: {ready_ms: 20000}\n' \
+        >"$BATS_FILE_TMPDIR/varde.yaml"
     truncate -s 96M "$BATS_FILE_TMPDIR/small.img"
     mkfs.ext4 -q -m 0 "$BATS_FILE_TMPDIR/small.img"
     mkdir "$small"
@@ -35,6 +36,10 @@ within() { # SECONDS COMMAND...
 manifests() { find "$small/full" -maxdepth 2 -name manifest.json | wc -l; }
 complete() { (($(manifests 2>/dev/null) >= $1)); }
 logged() { grep -aq "$1" "$small"/full/log/*.log; }
+steps() { grep -ac '^step' "$VARDE_CLUSTER_DIR/home/varde/full.out"; }
+beyond() { (($(steps) > $1)); }
+newest() { find "$small/full" -maxdepth 2 -name manifest.json | sort | tail -1; }
+newer_than() { [[ $(newest) > $1 ]]; }
 ended() { ! "$cluster" run squeue -h -j "$job" 2>/dev/null | grep -q .; }
 
 @test "a full disk: path, needed and free are logged, training goes on, the older generation is intact" {
@@ -43,7 +48,7 @@ ended() { ! "$cluster" run squeue -h -j "$job" 2>/dev/null | grep -q .; }
 #!/bin/bash
 #SBATCH --job-name=full --nodes=2 --ntasks-per-node=2 --output=full.out
 #SBATCH --ckpt-interval=2s --ckpt-dir=/flash --ckpt-name=full
-srun /opt/varde/share/varde/examples/train --rows 60000 --steps 260 --print-every 1 --result full.result
+srun /opt/varde/share/varde/examples/train --rows 60000 --steps 400 --step-ms 100 --print-every 1 --result full.result
 END
     job=$("$cluster" run sbatch --parsable full.sbatch)
     within 60 complete 1
@@ -55,17 +60,14 @@ END
     within 60 logged 'needed.*free'
     logged "full/step-.*partial"
     logged 'training continues, older generations are intact'
-    local before
-    before=$(grep -ac '^step' "$home/full.out")
-    within 30 eval '(($(grep -ac "^step" "$home/full.out") > before + 3))'
+    within 30 beyond "$(($(steps) + 3))"
     ((kept >= 1 && $(manifests) >= 1))
     run -0 "$cluster" run /opt/varde/bin/varde verify /flash/full
     [[ -z $(find "$small/full" -name '*.partial') ]]
 
     # Room again: so are checkpoints.
     rm "$small/filler"
-    kept=$(ls -d "$small"/full/step-* | tail -1)
-    within 60 eval '[[ $(ls -d "$small"/full/step-*/manifest.json | tail -1) != "$kept"/manifest.json ]]'
+    within 60 newer_than "$(newest)"
     within 120 ended
     [[ -s $home/full.result ]]
 }

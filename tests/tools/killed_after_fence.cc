@@ -1,7 +1,8 @@
-// A rank that dies as ranks die: it stages one generation, waits for the fence, and is killed by SIGKILL at that moment.
+// A rank that dies as ranks die: it stages one generation, waits for the fence, and is killed by SIGKILL at that
+// moment.
 //
-// For tests: the generation must become complete all the same, because what is staged belongs to the agent.  Exit: never normally;
-// 1 with one line if a call before the kill failed.
+// For tests: the generation must become complete all the same, because what is staged belongs to the agent.  Exit:
+// never normally; 1 with one line if a call before the kill failed.
 #include "varde.h"
 
 #include <csignal>
@@ -20,7 +21,7 @@ int complain(const char* call, const varde_run* run) {
 int main() {
     varde_run* run = nullptr;
     if (varde_open(nullptr, &run) != VARDE_OK) return complain("varde_open", nullptr);
-    std::vector<float> values(8 << 20, 1.5F);   // 32 MiB: the agent has just begun when the rank dies
+    std::vector<float> values(8 << 20, 1.5F);  // 32 MiB: the agent has just begun when the rank dies
     const uint64_t shape = values.size();
     const varde_shard shard{sizeof shard, "values", VARDE_F32, 1, &shape, nullptr, nullptr, values.data()};
     if (varde_register(run, &shard) != VARDE_OK) return complain("varde_register", run);

@@ -78,7 +78,7 @@ public:
         unique_fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
         sockaddr_un address{};
         address.sun_family = AF_UNIX;
-        std::strcpy(address.sun_path, socket_path().c_str());
+        std::snprintf(address.sun_path, sizeof address.sun_path, "%s", socket_path().c_str());
         cr_assert_eq(::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
         return fd;
     }

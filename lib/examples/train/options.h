@@ -18,6 +18,7 @@ struct options {
     uint64_t seed = 1;
     uint64_t print_every = 10;  // steps
     uint64_t save_every = 0;    // steps; 0: when Varde asks for it
+    uint64_t step_ms = 0;       // a step takes at least so long: the work of a larger model
     bool checkpoints = true;
     std::string text = "/usr/share/common-licenses";
     std::string result;  // the file that gets the checksum of the final weights
@@ -33,6 +34,7 @@ inline constexpr char usage[] =
     "  --text DIR        learn the files of DIR (/usr/share/common-licenses)\n"
     "  --print-every N   print the loss every N steps (10)\n"
     "  --save-every N    save every N steps, besides the checkpoints that are due\n"
+    "  --step-ms N       let a step take at least N ms, as that of a larger model would\n"
     "  --no-checkpoint   do without Varde\n"
     "  --result FILE     write the checksum of the final weights to FILE\n"
     "  --help            print this\n";
@@ -57,6 +59,7 @@ inline options read_options(int argc, char** argv) {
         {"seed", &chosen.seed, 0, UINT64_MAX},
         {"print-every", &chosen.print_every, 1, 1'000'000'000},
         {"save-every", &chosen.save_every, 0, 1'000'000'000},
+        {"step-ms", &chosen.step_ms, 0, 1'000'000},
     };
     enum : int { number = 1, text, result, no_checkpoint, help };
     const option known[] = {
@@ -66,6 +69,7 @@ inline options read_options(int argc, char** argv) {
         {"seed", required_argument, nullptr, number},
         {"print-every", required_argument, nullptr, number},
         {"save-every", required_argument, nullptr, number},
+        {"step-ms", required_argument, nullptr, number},
         {"text", required_argument, nullptr, text},
         {"result", required_argument, nullptr, result},
         {"no-checkpoint", no_argument, nullptr, no_checkpoint},

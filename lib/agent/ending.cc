@@ -1,0 +1,68 @@
+// The tick that looks after everything that only time brings, and the end of a start and of the agent.
+#include "agent/node.h"
+
+#include "base/clock.h"
+
+#include <algorithm>
+
+namespace varde::agent {
+
+namespace {
+
+constexpr uint64_t stop_wait_ns = 5 * ns_per_s;  // for the other nodes' packs, once ours is sealed
+constexpr uint64_t alone_ns = 60 * ns_per_s;     // an embedded agent without any rank ends after this
+
+}  // namespace
+
+void node::on_tick() {
+    serve_waiting_hellos();
+    look_for_ended();
+    if (stage_ == stage::training) look_for_late();
+    settle_batch_exit();
+    if (log_.pending() && keeper_.idle()) flush_log();
+
+    const bool over = start_is_over();
+    const bool anyone = std::any_of(ranks_.begin(), ranks_.end(),
+                                    [](const local_rank& rank) { return rank.wire != nullptr || rank.process; });
+    if (anyone) alone_since_ns_ = mono_ns();
+    if (over && stage_ == stage::training && mine_.now != store::phase::ended &&
+        std::all_of(ranks_.begin(), ranks_.end(), [](const local_rank& rank) { return rank.left; })) {
+        mine_.now = store::phase::ended;
+        beat();
+    }
+    const bool abandoned = !anyone && mono_ns() - alone_since_ns_ > alone_ns;
+    const bool may_end = stopping_ || (with_.embedded && (abandoned || (stage_ != stage::idle && everyone_present())));
+    if (!may_end || !over || !waiting_hellos_.empty() || batch_link_ != nullptr) return;
+    if (stop_until_ns_ == 0) stop_until_ns_ = mono_ns() + stop_wait_ns;
+    // The leader stays a moment for the other nodes' packs, so that the manifest gets written; completeness does not
+    // depend on it. A dead node's pack will not come.
+    const bool dead = std::any_of(seen_.begin(), seen_.end(),
+                                  [this](const sighting& other) { return is_silent(other, with_.silence_ns); });
+    const bool uncommitted = leading_ && !dead && mine_.generations[0].what == store::outcome::sealed &&
+                             mine_.generations[0].step > mine_.complete_step;
+    if (uncommitted && !fenced_ && mono_ns() < stop_until_ns_) return;
+    if (!keeper_.idle() && mono_ns() < stop_until_ns_ + stop_wait_ns) return;
+    finished_ = true;
+}
+
+void node::begin_stop() {
+    stopping_ = true;
+    if (stage_ == stage::opening || stage_ == stage::choosing) refuse_all(code::unavailable, "the job is ending");
+    if (load_ != nullptr) load_->cancel();
+    for (uint32_t rank = 0; rank < ranks_.size(); rank++) {
+        if (ranks_[rank].present && ranks_[rank].wire == nullptr && !ranks_[rank].left) rank_is_gone(rank);
+    }
+}
+
+bool node::settle_threads(uint64_t timeout_ms) {
+    if (!fenced_ && pulse_ != nullptr) {
+        mine_.now = store::phase::ended;
+        pulse_->set_slot(mine_);
+    }
+    bool settled = true;
+    if (pulse_ != nullptr) settled = pulse_->stop(timeout_ms);
+    if (log_file_ && settled) log_.flush(log_file_.get());
+    return settled && keeper_.idle() && mover_.idle();
+}
+
+}  // namespace varde::agent
