@@ -2,7 +2,7 @@
 
 installed_programs := $(bindir)/varde
 installed_helpers  := $(addprefix $(libexecdir)/,varde-agent varde-prolog varde-epilog varde-controller)
-conf_files := $(wildcard conf/*.yaml conf/*.conf conf/*.snippet conf/*.fstab)
+conf_files := $(filter-out %.md,$(wildcard conf/*))
 
 .PHONY: install uninstall
 install: $(programs) $(shared) $(examples)

@@ -64,6 +64,7 @@ bool arrange_descriptors(int listener, int ready) {
     const int high_ready = ::fcntl(ready, F_DUPFD, 10);
     const int low_null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
     const int null = low_null < 0 ? -1 : ::fcntl(low_null, F_DUPFD, 10);
+    // cppcheck-suppress resourceLeak ; the process ends if this fails, and the last line closes it if not
     if (high_listener < 0 || high_ready < 0 || null < 0) return false;
     // Nothing is closed by its number from here on: the numbers change their meaning.
     for (int stream = 0; stream <= 2; stream++)

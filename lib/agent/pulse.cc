@@ -9,6 +9,13 @@
 
 namespace varde::agent {
 
+namespace {
+
+// Three times as long as node 0 watches another job's slots before it takes the run over (start.cc).
+constexpr uint64_t other_patience_ns = 12 * ns_per_s;
+
+}  // namespace
+
 pulse::pulse(store::roster roster, const pulse_options& options, store::slot mine, inbox& main, handlers call)
     : roster_(std::move(roster)), options_(options), main_(main), call_(std::move(call)), mine_(std::move(mine)),
       nodes_(mine_.node_count), looked_ns_(mine_.node_count, 0) {
@@ -142,8 +149,29 @@ void pulse::note(uint32_t index, result<store::slot> read) {
         node.quiet_ns = 0;
         return;
     }
+    if (read && index == 0 && incarnation == 0) watch_other(*read);
     // At most two periods count per look: the time in which this thread itself could not read is nobody's silence.
     node.quiet_ns += std::min(since, 2 * options_.period_ms * ns_per_ms);
+}
+
+// Node 0 of this start finds out within seconds that another job has the run, and cannot tell us: slot 0 is that job's.
+void pulse::watch_other(const store::slot& other) {
+    uint64_t job_id = 0;
+    {
+        const std::lock_guard guard(mutex_);
+        job_id = mine_.job_id;
+    }
+    const uint64_t now = mono_ns();
+    const bool new_to_us = other_since_ns_ == 0 || other.launch != other_launch_;
+    if ((job_id != 0 && other.job_id == job_id) || other.now == store::phase::ended) other_since_ns_ = 0;
+    else if (new_to_us) {
+        other_launch_ = other.launch;
+        other_sequence_ = other.sequence;
+        other_since_ns_ = now;
+    } else if (now - other_since_ns_ > other_patience_ns && other.sequence != other_sequence_) {
+        other_since_ns_ = now;
+        main_.post([this, by = "'" + other.launch + "' on node '" + other.host + "'"] { call_.taken(by); });
+    }
 }
 
 // Takes the incarnation over from slot 0 once that belongs to the same start.

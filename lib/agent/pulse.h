@@ -24,6 +24,7 @@ class pulse {
 public:
     using seen_handler = std::function<void(std::vector<sighting>)>;  // main loop
     using fenced_handler = std::function<void(uint64_t newer, std::string host)>;
+    using taken_handler = std::function<void(std::string by)>;
     using failed_handler = std::function<void(failure)>;  // first of a row of failures
     using step_reader =
         std::function<void(uint64_t& step_min, uint64_t& step_max)>;  // from shared memory, on the pulse's thread
@@ -31,6 +32,7 @@ public:
     struct handlers {
         seen_handler seen;
         fenced_handler fenced;
+        taken_handler taken;  // the run is another job's: slot 0 stays that job's, and alive
         failed_handler failed;
         step_reader steps;
     };
@@ -54,6 +56,7 @@ private:
     void note(uint32_t index, result<store::slot> read);
     result<bool> check_fence(const store::slot& mine);
     void adopt();
+    void watch_other(const store::slot& other);
 
     store::roster roster_;
     pulse_options options_;
@@ -73,6 +76,9 @@ private:
     uint64_t sequence_ = 0;
     bool failing_ = false;
     bool fenced_ = false;
+    std::string other_launch_;  // whose slot 0 is, while our incarnation is not known
+    uint64_t other_sequence_ = 0;
+    uint64_t other_since_ns_ = 0;
     std::thread thread_;
 };
 

@@ -20,6 +20,10 @@ namespace {
 constexpr uint64_t alive_watch_ms = 4000;
 constexpr int alive_look_ms = 500;
 
+std::string taken_text(const std::string& by) {
+    return "the run is being written by " + by + "; end that job, or give this one another --ckpt-name";
+}
+
 // Who else writes this run?  "" where nobody does.
 result<std::string> find_other_writer(store::roster& roster, const store::slot& mine) {
     auto first = roster.read(0);
@@ -58,10 +62,7 @@ result<uint64_t> take_incarnation(store::roster& roster, const store::slot& mine
     if (mine.incarnation != 0 || mine.node_index != 0) return mine.incarnation;
     auto other = find_other_writer(roster, mine);
     if (!other) return other.error();
-    if (!other->empty()) {
-        return fail(code::busy,
-                    "the run is being written by " + *other + "; end that job, or give this one another --ckpt-name");
-    }
+    if (!other->empty()) return fail(code::busy, taken_text(*other));
     return roster.claim_incarnation(claim_text(mine));
 }
 
@@ -169,6 +170,9 @@ void node::start_pulse(store::roster roster, uint64_t incarnation) {
     };
     call.fenced = [this, start = start_number_.load()](uint64_t newer, const std::string& host) {
         if (start == start_number_) on_fenced(newer, host);
+    };
+    call.taken = [this, start = start_number_.load()](const std::string& by) {
+        if (start == start_number_ && mine_.incarnation == 0) refuse_all(code::busy, taken_text(by));
     };
     call.failed = [this](const failure& why) {
         log_.error("couldn't use the roster: " + why.context + "; training goes on, trying again");
