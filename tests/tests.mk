@@ -40,7 +40,7 @@ fuzz-%: $(O)/tests/fuzz/%_fuzz
 
 bench: setup
 	+@$(MAKE) --no-print-directory all $(O)/tests/bench/bench
-	@$(O)/tests/bench/bench
+	@$(O)/tests/bench/bench; tests/bench/node_hooks $(O)
 bench_objects := $(patsubst %.cc,$(O)/%.o,$(wildcard tests/bench/*.cc))
 $(O)/tests/bench/bench: $(bench_objects) $(call archives,agent)
 	@mkdir -p $(@D)

@@ -66,7 +66,7 @@ std::vector<load_step> cut_into_steps(const std::vector<pack::piece>& pieces, co
 class load {
 public:
     // `send` hands a chunk to a rank; called on the mover thread.
-    using sender = std::function<void(uint32_t local_rank, arena::restore_chunk chunk)>;
+    using sender = std::function<void(uint32_t local_rank, const arena::restore_chunk& chunk)>;
 
     load(store::run_directory& run, load_job job, sender send);
 

@@ -89,6 +89,7 @@ void node::refuse(link& to, code what, const std::string& text) {
 }
 
 void node::refuse_all(code what, const std::string& text) {
+    refusal_ = {what, text};  // also for ranks that come later
     stage_ = stage::refused;
     for (auto& rank : ranks_) {
         if (rank.wire != nullptr) refuse(*rank.wire, what, text);
@@ -114,6 +115,7 @@ result<void> node::on_frame(link& from, const arena::frame& what) {
         if (!body) return body.error();
         if (!ranks_[rank].range) return fail(code::invalid, "restore came before a layout");
         ranks_[rank].wants_restore = true;
+        if (stage_ == stage::refused) refuse(from, refusal_.what, refusal_.text);
         if (stage_ == stage::training) from.send_message(arena::restored{restored_step_, mine_.incarnation});
         return {};
     }
@@ -172,7 +174,8 @@ result<void> node::on_hello(link& from, const arena::hello& facts) {
         waiting_hellos_.emplace_back(&from, facts);
         return {};
     }
-    welcome_rank(from, facts);
+    if (stage_ == stage::refused) refuse(from, refusal_.what, refusal_.text);
+    else welcome_rank(from, facts);
     return {};
 }
 

@@ -132,7 +132,7 @@ private:
     void follow_choice(const store::slot& leader);
     void follow_generation(const store::slot& leader);
     void start_load(store::generation_id id, uint32_t saved_node_count, uint64_t attempt);
-    void loaded(uint64_t attempt, result<void> outcome);
+    void loaded(uint64_t attempt, const result<void>& outcome);
     void send_restored(const store::slot& leader);
     void lead_start(const view& now);
     void choose(bool after_damage);
@@ -189,6 +189,7 @@ private:
     uint64_t waiting_since_ns_ = 0;
     uint32_t keep_ = 0;
     uint32_t max_restarts_ = 0;
+    arena::refused refusal_;               // of this start, where its stage is `refused`
     options asked_;                        // restart policy
     store::run_directory* run_ = nullptr;  // of this start
     std::vector<std::unique_ptr<store::run_directory>>
@@ -229,6 +230,7 @@ private:
     link* batch_link_ = nullptr;
     int batch_status_ = 0;
     uint64_t batch_until_ns_ = 0;
+    bool batch_decided_ = false;
 
     task_thread keeper_{"varde-keeper"};
     task_thread mover_{"varde-mover"};

@@ -134,8 +134,8 @@ result<node::opened_run> node::open_on_keeper(const std::string& directory, cons
     auto incarnation = take_incarnation(*roster, mine);
     if (!incarnation) return incarnation.error();
     unique_fd log_file = open_log_file(*run, mine.node_index);
-    return opened_run{std::make_unique<store::run_directory>(std::move(*run)), std::move(*roster), std::move(log_file),
-                      *incarnation};
+    auto kept = std::make_unique<store::run_directory>(std::move(*run));
+    return opened_run{std::move(kept), std::move(*roster), std::move(log_file), *incarnation};
 }
 
 void node::opened(result<opened_run> made) {
@@ -291,7 +291,7 @@ void node::start_load(store::generation_id id, uint32_t saved_node_count, uint64
         job.targets.push_back({rank, *ranks_[rank].range, memory_.arena.data() + slab.offset, slab.size_bytes});
     }
     load_attempt_ = attempt;
-    load_ = std::make_unique<load>(*run_, std::move(job), [this](uint32_t rank, arena::restore_chunk chunk) {
+    load_ = std::make_unique<load>(*run_, std::move(job), [this](uint32_t rank, const arena::restore_chunk& chunk) {
         main_.post([this, rank, frame = arena::frame_of(chunk)] {
             if (rank < ranks_.size() && ranks_[rank].wire != nullptr) ranks_[rank].wire->send(frame);
         });
@@ -302,7 +302,7 @@ void node::start_load(store::generation_id id, uint32_t saved_node_count, uint64
     });
 }
 
-void node::loaded(uint64_t attempt, result<void> outcome) {
+void node::loaded(uint64_t attempt, const result<void>& outcome) {
     load_.reset();
     if (stage_ != stage::choosing || attempt != followed_attempt_) return;
     mine_.verdict_attempt = attempt;

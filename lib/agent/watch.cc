@@ -88,6 +88,7 @@ result<void> node::on_batch_exit(link& from, const arena::frame& what) {
     batch_link_ = &from;
     batch_status_ = message.wait_status;
     batch_until_ns_ = mono_ns() + batch_wait_ns;
+    batch_decided_ = false;
     settle_batch_exit();
     return {};
 }
@@ -102,7 +103,7 @@ void node::answer_batch(bool requeued) {
 }
 
 void node::settle_batch_exit() {
-    if (batch_link_ == nullptr) return;
+    if (batch_link_ == nullptr || batch_decided_) return;
     if (requeued_) return answer_batch(true);  // and Slurm has ended the script for that
     if (requeue_asked_ && mono_ns() < batch_until_ns_) return;
     const bool failed = !(WIFEXITED(batch_status_) && WEXITSTATUS(batch_status_) == 0);
@@ -123,9 +124,12 @@ void node::settle_batch_exit() {
     if (!refusal.empty()) {
         log_.error("the batch script failed (" + how + "), the job is not requeued: " + refusal);
         keeper_.post([this, how, refusal] {
+            // Before the answer: once the plugin has it the job ends, and an ended job takes no comment.
             discard(slurm_.comment("varde: " + how + ", not requeued: " + refusal), "the log has it");
+            main_.post([this] { answer_batch(false); });
         });
-        return answer_batch(false);
+        batch_decided_ = true;
+        return;
     }
     request_requeue("the batch script failed (" + how + ")",
                     "varde: " + how + ", requeued, step " + std::to_string(newest) + " durable");

@@ -197,7 +197,8 @@ END
 #SBATCH --ckpt-interval=2s --ckpt-dir=/flash --ckpt-name=$name
 srun /opt/varde/share/varde/examples/train --rows $rows --steps 5
 END
-    "$cluster" run sbatch --wait second.sbatch || true
+    job=$("$cluster" run sbatch --parsable second.sbatch)
+    within 60 ended
     grep -a "slurm $first" "$home/second.out"
     grep -a 'another --ckpt-name' "$home/second.out"
     job=$first

@@ -24,6 +24,8 @@ teardown_file() {
     umount "$small"
 }
 
+setup() { bats_require_minimum_version 1.5.0; }
+
 within() { # SECONDS COMMAND...
     local end=$((SECONDS + $1))
     shift
@@ -59,7 +61,7 @@ END
     kept=$(manifests)
     within 60 logged 'needed.*free'
     logged "full/step-.*partial"
-    logged 'training continues, older generations are intact'
+    within 60 logged 'training continues, older generations are intact'
     within 30 beyond "$(($(steps) + 3))"
     ((kept >= 1 && $(manifests) >= 1))
     run -0 "$cluster" run /opt/varde/bin/varde verify /flash/full
