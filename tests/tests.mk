@@ -5,12 +5,16 @@ fuzzers := $(patsubst tests/fuzz/%_fuzz.cc,%,$(wildcard tests/fuzz/*_fuzz.cc))
 replays := $(patsubst %,$(O)/tests/fuzz/%_replay,$(fuzzers))
 test_tools := $(patsubst tests/tools/%.cc,$(O)/tests/tools/%,$(wildcard tests/tools/*.cc))
 
+# Builds use all cores, unless the caller's -j says otherwise.
+parallel := $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(shell nproc))
+
 setup:
 	@packaging/setup build test demo
 
 check: setup
-	+@$(MAKE) --no-print-directory tidy all $(unit_tests) $(replays) $(test_tools)
-	+@$(MAKE) --no-print-directory BUILD=asan sanitized
+	+@$(MAKE) --no-print-directory $(parallel) all $(unit_tests) $(replays) $(test_tools)
+	+@$(MAKE) --no-print-directory $(parallel) tidy
+	+@$(MAKE) --no-print-directory $(parallel) BUILD=asan sanitized
 	@tests/run $(O) unit checks cluster
 
 unit: all $(unit_tests)
@@ -23,14 +27,14 @@ cluster: all $(test_tools)
 # Unit tests and corpora under AddressSanitizer and UndefinedBehaviorSanitizer.  abort_on_error: Criterion hides an exit
 # status, not a signal.
 asan: setup
-	+@$(MAKE) --no-print-directory BUILD=asan sanitized
+	+@$(MAKE) --no-print-directory $(parallel) BUILD=asan sanitized
 .PHONY: sanitized
 sanitized: all $(unit_tests) $(replays)
 	@ASAN_OPTIONS=abort_on_error=1:detect_leaks=1 UBSAN_OPTIONS=print_stacktrace=1 tests/run $(O) unit
 
 demo:
 	@packaging/setup build demo
-	+@$(MAKE) --no-print-directory all
+	+@$(MAKE) --no-print-directory $(parallel) all
 	@BUILD=$(BUILD) tests/demo
 
 fuzz: setup
@@ -39,7 +43,7 @@ fuzz-%: $(O)/tests/fuzz/%_fuzz
 	$(O)/tests/fuzz/$*_fuzz -max_total_time=$(FUZZ_S) -timeout=10 -rss_limit_mb=2048 tests/fuzz/corpus/$*
 
 bench: setup
-	+@$(MAKE) --no-print-directory all $(O)/tests/bench/bench
+	+@$(MAKE) --no-print-directory $(parallel) all $(O)/tests/bench/bench
 	@$(O)/tests/bench/bench; tests/bench/node_hooks $(O)
 bench_objects := $(patsubst %.cc,$(O)/%.o,$(wildcard tests/bench/*.cc))
 $(O)/tests/bench/bench: $(bench_objects) $(call archives,agent)
@@ -76,7 +80,7 @@ includes := -Ilib -Ilib/include -I. -DVARDE_PREFIX='"$(PREFIX)"'
 analyzer := $(if $(DEEP),,-Xclang -analyzer-config -Xclang mode=shallow)
 
 tidy:
-	+@$(MAKE) --no-print-directory $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(shell nproc)) tidy-parts
+	+@$(MAKE) --no-print-directory $(parallel) tidy-parts
 tidy-parts: tidy-style tidy-cppcheck $(all_headers:%=$(O)/headers/%.ok) $(product_sources:%=$(O)/tidy/%.ok)
 
 tidy-style:
