@@ -3,14 +3,13 @@
 
 #include "base/clock.h"
 #include "base/limits.h"
+#include "base/pages.h"
 #include "base/units.h"
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
-#include <memory>
-#include <new>
 #include <thread>
 
 namespace varde::agent {
@@ -22,14 +21,9 @@ constexpr uint64_t cancelled_wait_ms = 2000;
 constexpr uint64_t idle_wait_ms = 130'000;  // a rank gives up by itself after 120 s: this one died unseen
 constexpr int look_ms = 50;                 // between looks for staged chunks and for a cancel
 
-struct page_deleter {
-    void operator()(std::byte* pages) const { ::operator delete[](pages, std::align_val_t{limits::page_bytes}); }
-};
-using pages = std::unique_ptr<std::byte[], page_deleter>;
-
-pages page_copy(std::span<const std::byte> bytes) {
-    pages copy(new (std::align_val_t{limits::page_bytes}) std::byte[bytes.size()]);
-    std::memcpy(copy.get(), bytes.data(), bytes.size());
+result<pages> page_copy(std::span<const std::byte> bytes) {
+    auto copy = make_pages(bytes.size());
+    if (copy) std::memcpy(copy->get(), bytes.data(), bytes.size());
     return copy;
 }
 
@@ -83,7 +77,9 @@ result<void> writing::submit(std::byte* data, uint64_t size_bytes, uint64_t offs
 
 result<void> writing::write_header() {
     const auto& text = job_.image.header;
-    header_ = page_copy(std::as_bytes(std::span(text)));
+    auto copy = page_copy(std::as_bytes(std::span(text)));
+    if (!copy) return copy.error();
+    header_ = std::move(*copy);
     return submit(header_.get(), text.size(), 0, header_cookie);
 }
 
@@ -172,7 +168,9 @@ result<void> writing::write_chunks() {
 // The seal: its checksums are of bytes that have all been handed over.
 result<uint64_t> writing::write_seal() {
     const auto bytes = pack::make_seal(job_.image, sums_);
-    seal_ = page_copy(bytes);
+    auto copy = page_copy(bytes);
+    if (!copy) return copy.error();
+    seal_ = std::move(*copy);
     if (auto done = submit(seal_.get(), bytes.size(), job_.image.seal_offset, seal_cookie); !done) return done.error();
     while (engine_.in_flight() > 0) {
         if (job_.cancelled.load(std::memory_order_relaxed)) return fail(code::unavailable, "cancelled");

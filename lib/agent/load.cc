@@ -3,14 +3,13 @@
 
 #include "base/checked.h"
 #include "base/limits.h"
+#include "base/pages.h"
 #include "base/units.h"
 #include "pack/reader.h"
 
 #include <algorithm>
 #include <cerrno>
 #include <fcntl.h>
-#include <memory>
-#include <new>
 #include <unistd.h>
 
 namespace varde::agent {
@@ -19,15 +18,6 @@ namespace {
 
 constexpr int look_ms = 50;
 constexpr uint64_t abandon_wait_ms = 60'000;
-
-struct page_deleter {
-    void operator()(std::byte* pages) const { ::operator delete[](pages, std::align_val_t{limits::page_bytes}); }
-};
-using pages = std::unique_ptr<std::byte[], page_deleter>;
-
-pages make_pages(uint64_t size_bytes) {
-    return pages(new (std::align_val_t{limits::page_bytes}) std::byte[size_bytes]);
-}
 
 // Reads all of [offset, offset + size); falls back to the page cache where the file system refuses O_DIRECT only when
 // it is used.
@@ -98,18 +88,21 @@ result<load_source> load::open_source(uint32_t node_index) {
         return fail(code::damaged, "'" + source.path + "' has only " + format_bytes(file_bytes));
 
     auto first = make_pages(limits::page_bytes);
-    if (auto done = read_all(fd->get(), first.get(), limits::page_bytes, 0, source.path); !done) return done.error();
-    auto header_bytes = pack::header_bytes({first.get(), limits::page_bytes}, file_bytes);
+    if (!first) return first.error();
+    if (auto done = read_all(fd->get(), first->get(), limits::page_bytes, 0, source.path); !done) return done.error();
+    auto header_bytes = pack::header_bytes({first->get(), limits::page_bytes}, file_bytes);
     if (!header_bytes) return with_path(header_bytes.error(), source.path);
-    auto header = make_pages(align_up(*header_bytes, limits::page_bytes));
-    if (auto done = read_all(fd->get(), header.get(), *header_bytes, 0, source.path); !done) return done.error();
-    auto image = pack::parse_header({header.get(), *header_bytes}, file_bytes);
+    auto header = make_pages(*header_bytes);
+    if (!header) return header.error();
+    if (auto done = read_all(fd->get(), header->get(), *header_bytes, 0, source.path); !done) return done.error();
+    auto image = pack::parse_header({header->get(), *header_bytes}, file_bytes);
     if (!image) return with_path(image.error(), source.path);
 
     auto seal = make_pages(image->seal_bytes);
-    if (auto done = read_all(fd->get(), seal.get(), image->seal_bytes, image->seal_offset, source.path); !done)
+    if (!seal) return seal.error();
+    if (auto done = read_all(fd->get(), seal->get(), image->seal_bytes, image->seal_offset, source.path); !done)
         return done.error();
-    auto sums = pack::parse_seal(*image, {seal.get(), image->seal_bytes});
+    auto sums = pack::parse_seal(*image, {seal->get(), image->seal_bytes});
     if (!sums) return with_path(sums.error(), source.path);
     const auto& who = image->who;
     if (who.step != job_.id.step || who.incarnation != job_.id.incarnation || who.node_index != node_index ||

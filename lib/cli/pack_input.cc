@@ -19,13 +19,6 @@ failure with_path(failure why, const std::string& path) {
 
 }  // namespace
 
-result<pages> make_pages(uint64_t size_bytes) {
-    pages made(
-        static_cast<std::byte*>(std::aligned_alloc(limits::page_bytes, align_up(size_bytes, limits::page_bytes))));
-    if (!made) return fail(code::no_memory, "couldn't get " + std::to_string(size_bytes) + " bytes of memory");
-    return made;
-}
-
 result<void> pack_input::read(uint64_t offset, std::span<std::byte> target) const {
     while (!target.empty()) {
         const ssize_t count = ::pread(fd_.get(), target.data(), target.size(), static_cast<off_t>(offset));

@@ -2,21 +2,13 @@
 // the file system takes it, so that verifying a checkpoint does not push a training's data out of memory.
 #pragma once
 
+#include "base/pages.h"
 #include "base/handle.h"
 #include "pack/reader.h"
 
-#include <cstdlib>
-#include <memory>
 #include <string>
 
 namespace varde::cli {
-
-// Memory that direct reads may fill.
-struct free_pages {
-    void operator()(std::byte* bytes) const noexcept { std::free(bytes); }
-};
-using pages = std::unique_ptr<std::byte[], free_pages>;
-result<pages> make_pages(uint64_t size_bytes);
 
 class pack_input {
 public:

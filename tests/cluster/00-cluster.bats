@@ -5,6 +5,7 @@
 # One cluster serves the file; tests that need another state bring it up and down themselves.
 
 cluster="$BATS_TEST_DIRNAME/cluster"
+load support
 
 # What is on the host of the cluster in directory $1: nothing, after `down`. A process of a machine
 # shows the directory in its mounts, one that is about to become a machine in its arguments.
@@ -46,16 +47,6 @@ setup() {
 
 teardown() {
     "$cluster" --dir "$BATS_TEST_TMPDIR/second" down
-}
-
-# within SECONDS COMMAND...: COMMAND becomes true in that time.
-within() {
-    local end=$((SECONDS + $1))
-    shift
-    until "$@"; do
-        ((SECONDS < end)) || return 1
-        sleep 0.1
-    done
 }
 
 job_state() { [[ $("$cluster" run squeue -h -j "$1" -o %T) == "$2" ]]; }

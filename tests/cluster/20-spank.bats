@@ -5,6 +5,7 @@
 # lines of Python.
 
 cluster="$BATS_TEST_DIRNAME/cluster"
+load support
 
 setup_file() {
     ((EUID == 0)) || skip "needs root"
@@ -54,15 +55,6 @@ teardown_file() { "$cluster" down; }
 setup() {
     bats_require_minimum_version 1.5.0
     flash="$VARDE_CLUSTER_DIR/flash"
-}
-
-within() { # SECONDS COMMAND...
-    local end=$((SECONDS + $1))
-    shift
-    until "$@"; do
-        ((SECONDS < end)) || return 1
-        sleep 0.1
-    done
 }
 
 show() { "$cluster" run scontrol show --oneliner job "$1"; }

@@ -4,6 +4,7 @@
 # job, that no fault of a job or of ours drains a node, and how a requeued job gets away from a dead node.
 
 cluster="$BATS_TEST_DIRNAME/cluster"
+load support
 
 setup_file() {
     ((EUID == 0)) || skip "needs root"
@@ -28,26 +29,7 @@ setup() {
 
 # No test leaves a job, a dead node or a changed file to the next.
 teardown() {
-    "$cluster" run scancel --user=varde
-    within 60 no_jobs
-    local node
-    for node in node1 node2 node3; do
-        "$cluster" exec "$node" true 2>/dev/null || "$cluster" start "$node"
-    done
-    "$cluster" exec controller scontrol update nodename=node[1-3] state=resume 2>/dev/null || true
-    within 60 all_idle
-}
-
-no_jobs() { [[ -z $("$cluster" run squeue -h) ]]; }
-all_idle() { [[ $("$cluster" run sinfo -h -o %T) == idle ]]; }
-
-within() { # SECONDS COMMAND...
-    local end=$((SECONDS + $1))
-    shift
-    until "$@"; do
-        ((SECONDS < end)) || return 1
-        sleep 0.1
-    done
+    clean_slate node1 node2 node3
 }
 
 show() { "$cluster" run scontrol show --oneliner job "$1"; }

@@ -7,12 +7,13 @@
 # shellcheck disable=SC2012 # the names are ours, and sort as text
 
 cluster="$BATS_TEST_DIRNAME/cluster"
+load support
 
 setup_file() {
     ((EUID == 0)) || skip "needs root"
     export VARDE_CLUSTER_DIR="$BATS_FILE_TMPDIR/cluster"
-    local source=$BATS_TEST_DIRNAME/../.. stage=$BATS_FILE_TMPDIR/stage
-    make -s -C "$source" install "BUILD=${BUILD:-release}" PREFIX=/opt/varde "DESTDIR=$stage"
+    local stage=$BATS_FILE_TMPDIR/stage
+    install_varde "$stage"
     printf 'agent: {pulse_ms: 250, silence_s: 5, memory: 128M}\nprolog: {ready_ms: 20000}\nepilog: {drain_s: 10}\n' \
         >"$BATS_FILE_TMPDIR/varde.yaml"
     "$cluster" up --nodes 4 --varde "$stage/opt/varde" --varde-yaml "$BATS_FILE_TMPDIR/varde.yaml"
@@ -34,27 +35,7 @@ setup() {
 }
 
 teardown() {
-    "$cluster" run scancel --user=varde
-    "$cluster" run --user guest scancel --user=guest
-    within 60 no_jobs
-    local node
-    for node in node1 node2 node3 node4; do
-        "$cluster" exec "$node" true 2>/dev/null || "$cluster" start "$node"
-    done
-    "$cluster" exec controller scontrol update nodename=node[1-4] state=resume 2>/dev/null || true
-    within 60 all_idle
-}
-
-no_jobs() { [[ -z $("$cluster" run squeue -h) ]]; }
-all_idle() { [[ $("$cluster" run sinfo -h -o %T) == idle ]]; }
-
-within() { # SECONDS COMMAND...
-    local end=$((SECONDS + $1))
-    shift
-    until "$@"; do
-        ((SECONDS < end)) || return 1
-        sleep 0.1
-    done
+    clean_slate node1 node2 node3 node4
 }
 
 # submit OPTIONS...: a training of two nodes with checkpoints; its job id is in $job, its output in $out.

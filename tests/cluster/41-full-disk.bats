@@ -3,12 +3,13 @@
 # Storage that fills up under a training job: a small file system of its own as the flash tier.
 
 cluster="$BATS_TEST_DIRNAME/cluster"
+load support
 
 setup_file() {
     ((EUID == 0)) || skip "needs root"
     export VARDE_CLUSTER_DIR="$BATS_FILE_TMPDIR/cluster" small=$BATS_FILE_TMPDIR/small
     local stage=$BATS_FILE_TMPDIR/stage
-    make -s -C "$BATS_TEST_DIRNAME/../.." install "BUILD=${BUILD:-release}" PREFIX=/opt/varde "DESTDIR=$stage"
+    install_varde "$stage"
     printf 'agent: {pulse_ms: 250, silence_s: 5, memory: 64M}\nprolog: {ready_ms: 20000}\n' \
         >"$BATS_FILE_TMPDIR/varde.yaml"
     truncate -s 96M "$BATS_FILE_TMPDIR/small.img"
@@ -25,15 +26,6 @@ teardown_file() {
 }
 
 setup() { bats_require_minimum_version 1.5.0; }
-
-within() { # SECONDS COMMAND...
-    local end=$((SECONDS + $1))
-    shift
-    until "$@"; do
-        ((SECONDS < end)) || return 1
-        sleep 0.1
-    done
-}
 
 manifests() { find "$small/full" -maxdepth 2 -name manifest.json | wc -l; }
 complete() { (($(manifests 2>/dev/null) >= $1)); }
