@@ -6,7 +6,7 @@ replays := $(patsubst %,$(O)/tests/fuzz/%_replay,$(fuzzers))
 test_tools := $(patsubst tests/tools/%.cc,$(O)/tests/tools/%,$(wildcard tests/tools/*.cc))
 
 # Builds use all cores, unless the caller's -j says otherwise.
-parallel := $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(shell nproc))
+parallel = $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(shell nproc))
 
 setup:
 	@packaging/setup build test demo

@@ -45,7 +45,7 @@ submit() {
 #SBATCH --job-name=$name --nodes=2 --ntasks-per-node=2 --output=$name.out
 #SBATCH --ckpt-interval=2s --ckpt-dir=/flash --ckpt-name=$name
 srun ${TRAIN_PREFIX:-} /opt/varde/share/varde/examples/train \\
-    --rows $rows --steps $steps --step-ms 100 --print-every 1 --result $name.result
+    --rows $rows --steps $steps --step-ms 70 --print-every 1 --result $name.result
 END
     job=$("$cluster" run sbatch --parsable "$@" "$name.sbatch")
     out=$home/$name.out
