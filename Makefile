@@ -46,7 +46,7 @@ warnings := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion $(i
 hardening := -fstack-protector-strong $(if $(filter release,$(BUILD)),-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)
 optimise := -O2 -g
 ifeq ($(BUILD),asan)
-optimise := -O1 -g -fno-omit-frame-pointer
+optimise := -O1 -g1 -fno-omit-frame-pointer
 sanitize := -fsanitize=address,undefined -fno-sanitize-recover=all
 endif
 ifeq ($(BUILD),fuzz)
