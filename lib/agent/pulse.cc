@@ -82,10 +82,11 @@ void pulse::beat() {
     auto done = look(mine);
     if (done) {
         failing_ = false;
-        main_.post([this, seen = nodes_]() mutable { call_.seen(std::move(seen)); });
+        // Handlers go along by value: the pulse may be gone when the main loop comes to them.
+        main_.post([tell = call_.seen, seen = nodes_]() mutable { tell(std::move(seen)); });
     } else if (!failing_) {
         failing_ = true;
-        main_.post([this, why = done.error()] { call_.failed(why); });
+        main_.post([tell = call_.failed, why = done.error()] { tell(why); });
     }
 }
 
@@ -170,7 +171,7 @@ void pulse::watch_other(const store::slot& other) {
         other_since_ns_ = now;
     } else if (now - other_since_ns_ > other_patience_ns && other.sequence != other_sequence_) {
         other_since_ns_ = now;
-        main_.post([this, by = "'" + other.launch + "' on node '" + other.host + "'"] { call_.taken(by); });
+        main_.post([tell = call_.taken, by = "'" + other.launch + "' on node '" + other.host + "'"] { tell(by); });
     }
 }
 
@@ -191,7 +192,7 @@ result<bool> pulse::check_fence(const store::slot& mine) {
     fenced_ = true;
     std::string host = "another node";
     if (auto first = roster_.read(0); first && first->incarnation == *newest) host = first->host;
-    main_.post([this, newer = *newest, host] { call_.fenced(newer, host); });
+    main_.post([tell = call_.fenced, newer = *newest, host] { tell(newer, host); });
     return true;
 }
 
