@@ -163,16 +163,19 @@ void pulse::watch_other(const store::slot& other) {
         job_id = mine_.job_id;
     }
     const uint64_t now = mono_ns();
-    const bool new_to_us = other_since_ns_ == 0 || other.launch != other_launch_;
-    if ((job_id != 0 && other.job_id == job_id) || other.now == store::phase::ended) other_since_ns_ = 0;
-    else if (new_to_us) {
+    if (job_id != 0 && other.job_id == job_id) return;  // an earlier start of this job, which node 0 takes over from
+    if (other.launch != other_launch_) {
         other_launch_ = other.launch;
         other_sequence_ = other.sequence;
         other_since_ns_ = now;
-    } else if (now - other_since_ns_ > other_patience_ns && other.sequence != other_sequence_) {
-        other_since_ns_ = now;
-        main_.post([tell = call_.taken, by = "'" + other.launch + "' on node '" + other.host + "'"] { tell(by); });
+        other_alive_ = false;
+        return;
     }
+    // Once it was alive node 0 was refused, also if that job has ended since.
+    other_alive_ = other_alive_ || other.sequence != other_sequence_;
+    if (!other_alive_ || now - other_since_ns_ < other_patience_ns) return;
+    other_since_ns_ = now;
+    main_.post([tell = call_.taken, by = "'" + other.launch + "' on node '" + other.host + "'"] { tell(by); });
 }
 
 // Takes the incarnation over from slot 0 once that belongs to the same start.

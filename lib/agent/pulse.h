@@ -79,6 +79,7 @@ private:
     std::string other_launch_;  // whose slot 0 is, while our incarnation is not known
     uint64_t other_sequence_ = 0;
     uint64_t other_since_ns_ = 0;
+    bool other_alive_ = false;
     std::thread thread_;
 };
 
