@@ -10,6 +10,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <thread>
 
 namespace varde::io {
 
@@ -30,6 +32,8 @@ struct engine::state {
     void take_answers() noexcept;
     result<void> wait_for_kernel(uint32_t least, deadline until);
     void carry_out(uint32_t least, deadline until) noexcept;
+    failure broken(const char* consequence) const;
+    result<void> end_broken(deadline until);
 };
 
 void engine::state::finish(uint32_t slot, int os_errno) noexcept {
@@ -56,7 +60,7 @@ result<void> engine::state::wait_for_kernel(uint32_t least, deadline until) {
         const bool sleeps = count > 0 && !until.passed();
         const int refused = sleeps ? kernel->flush_and_wait(count, until) : kernel->flush();
         if (refused != 0 && refused != ETIME) broken_errno = refused;
-        if (broken_errno != 0) return os_error(broken_errno, "couldn't wait for transfers: io_uring_enter");
+        if (broken_errno != 0) return broken("stop() waits for what is in flight");
         if (!sleeps) return {};
     }
 }
@@ -70,6 +74,32 @@ void engine::state::carry_out(uint32_t least, deadline until) noexcept {
         slots[slot].bytes_done = done.bytes;
         finish(slot, done.os_errno);
     }
+}
+
+// Always `io`, whatever the number: `timeout` would say that something is still in flight.
+failure engine::state::broken(const char* consequence) const {
+    failure why = os_error(broken_errno, "io_uring is broken, " + std::string(consequence) + ": io_uring_enter");
+    why.what = code::io;
+    return why;
+}
+
+// A ring that takes nothing more still answers what the kernel has begun, and those answers lie in shared memory: they
+// need no call.  What the kernel has never taken ends with the ring.
+result<void> engine::state::end_broken(deadline until) {
+    constexpr auto look_time = std::chrono::milliseconds(2);
+    while (kernel) {
+        answer got;
+        while (kernel->pop(got)) free.push_back(got.slot);
+        const uint32_t begun = in_flight() - kernel->unsubmitted();
+        if (begun == 0) break;
+        if (until.passed())
+            return fail(code::timeout, std::to_string(begun) + " transfers of a broken io_uring have not ended");
+        std::this_thread::sleep_for(look_time);
+    }
+    kernel.reset();
+    free.clear();
+    for (uint32_t slot = 0; slot < slots.size(); ++slot) free.push_back(slot);
+    return broken("nothing is in flight");
 }
 
 namespace {
@@ -132,6 +162,7 @@ result<void> engine::submit(const request& wanted) {
         wanted.offset > INT64_MAX - request_bytes_max)
         return fail(code::invalid, "a transfer of " + std::to_string(wanted.size_bytes) + " bytes at " +
                                        std::to_string(wanted.offset) + " is impossible");
+    if (own.broken_errno != 0) return own.broken("it takes nothing more");
     if (own.free.empty()) return fail(code::busy, "full");
     const uint32_t slot = own.free.back();
     own.free.pop_back();
@@ -149,6 +180,7 @@ result<void> engine::submit(const request& wanted) {
 result<std::span<const completion>> engine::wait(uint32_t least, deadline until) {
     state& own = *state_;
     own.finished.clear();
+    if (own.broken_errno != 0) return own.broken("stop() waits for what is in flight");
     if (own.kernel) {
         if (const result<void> waited = own.wait_for_kernel(least, until); !waited) return waited.error();
     } else {
@@ -159,7 +191,7 @@ result<std::span<const completion>> engine::wait(uint32_t least, deadline until)
 
 result<void> engine::stop(deadline until) {
     state& own = *state_;
-    if (own.kernel && own.in_flight() > 0) own.kernel->cancel_all();
+    if (own.kernel && own.broken_errno == 0 && own.in_flight() > 0) own.kernel->cancel_all();
     if (!own.kernel) {  // nothing has been begun: nothing needs to end
         while (own.queued > 0) {
             own.free.push_back(own.queue[own.first]);
@@ -167,13 +199,13 @@ result<void> engine::stop(deadline until) {
             --own.queued;
         }
     }
-    while (own.in_flight() > 0) {
-        const result<std::span<const completion>> waited = wait(own.in_flight(), until);
-        if (!waited) return waited.error();
-        if (own.in_flight() > 0 && until.passed())
+    while (own.broken_errno == 0 && own.in_flight() > 0) {
+        discard(wait(own.in_flight(), until), "fails only for a broken ring, which is dealt with below");
+        if (own.broken_errno == 0 && own.in_flight() > 0 && until.passed())
             return fail(code::timeout,
                         std::to_string(own.in_flight()) + " transfers have not ended; the storage does not answer");
     }
+    if (own.broken_errno != 0) return own.end_broken(until);
     return {};
 }
 

@@ -71,13 +71,15 @@ public:
     // Completions, in the order in which they ended: returns as soon as there are `least` of them (or nothing more is
     // in flight), or the deadline has passed, with what is there, maybe nothing.  The span is valid until the next
     // call.  Without a ring at least one request is carried out, whatever the deadline, and the deadline is looked at
-    // between requests.  An error means that the engine itself is broken.
+    // between requests.  An error means that the engine itself is broken: it takes nothing more, and stop() is what is
+    // left to call.
     result<std::span<const completion>> wait(uint32_t least, deadline until);
 
     // Waits for everything in flight and throws its completions away; call it before the memory of abandoned requests
     // is used again.  timeout: the storage has not answered.  Then the requests cannot be taken back (the kernel does
     // not interrupt a transfer that a device or a mount has taken over): leave their memory alone until a later stop()
-    // succeeds or the process ends.
+    // succeeds or the process ends.  Any other error: the engine is broken for good, but nothing is in flight any more
+    // and the memory is the caller's again; open another engine.
     result<void> stop(deadline until);
 
     // Waits at most destroy_wait_ms for what is in flight, then lets the kernel finish alone.

@@ -162,4 +162,12 @@ bool ring::pop(answer& to) noexcept {
     return false;
 }
 
+uint32_t ring::unsubmitted() const noexcept {
+    const unsigned end = ring_.sq.sqe_tail;
+    uint32_t count = 0;
+    for (unsigned at = end - ::io_uring_sq_ready(&ring_); at != end; ++at)
+        count += ring_.sq.sqes[at & ring_.sq.ring_mask].user_data != cancel_mark;
+    return count;
+}
+
 }  // namespace varde::io

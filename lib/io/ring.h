@@ -44,6 +44,8 @@ public:
     int flush_and_wait(uint32_t count, deadline until) noexcept;
     // The next answer, if one is there.
     bool pop(answer& to) noexcept;
+    // Requests that were pushed and that the kernel has not taken: their memory is still ours.
+    uint32_t unsubmitted() const noexcept;
 
 private:
     ring() = default;

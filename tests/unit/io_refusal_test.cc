@@ -13,11 +13,11 @@ using namespace io_test;
 
 namespace {
 
-// io_uring_setup answers `os_errno` from now on, as under a container's seccomp profile.
-bool forbid_ring(int os_errno) {
+// The system call answers `os_errno` from now on, as under a container's seccomp profile.
+bool forbid(uint32_t number, int os_errno) {
     sock_filter rules[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_uring_setup, 0, 1),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | static_cast<uint32_t>(os_errno)),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
@@ -32,7 +32,7 @@ Test(refusal, refused_ring_is_named_and_replaced) {
     const mapping source = make_memory(memory_bytes, 17), target = make_memory(memory_bytes, 18);
     for (const int os_errno : {EPERM, ENOSYS}) {
         const int status = in_child([&]() {
-            if (!forbid_ring(os_errno)) return 77;
+            if (!forbid(SYS_io_uring_setup, os_errno)) return 77;
             engine with = open_engine(8, {{source.data(), source.size_bytes()}});
             if (!with.fell_back()) return 10;
             if (with.description().find("pwrite (io_uring refused: io_uring_setup: " +
@@ -43,6 +43,57 @@ Test(refusal, refused_ring_is_named_and_replaced) {
         if (status == 77) cr_skip_test("no seccomp here");
         cr_assert_eq(status, 0, "errno %d: %d", os_errno, status);
     }
+}
+
+// ETIMEDOUT and ENOMEM have codes of their own elsewhere; a broken ring is `io` with any of them.
+Test(refusal, ring_that_breaks_is_stopped_only_when_nothing_is_in_flight) {
+    if (no_ring_here()) cr_skip_test("no io_uring here");
+    const mapping memory = make_memory(4096, 22);
+    for (const int os_errno : {EIO, ETIMEDOUT, ENOMEM}) {
+        const int status = in_child([&]() {
+            int ends[2];
+            if (::pipe2(ends, O_CLOEXEC) != 0) return 10;
+            engine with = open_engine(4);
+            need(with.submit({operation::read, ends[0], memory.data(), 4, 0, 1}));  // the kernel has this one
+            if (!forbid(SYS_io_uring_enter, os_errno)) return 77;
+            need(with.submit({operation::read, ends[0], memory.data() + 4, 4, 0, 2}));  // and never this one
+            if (with.submit({operation::read, ends[0], memory.data() + 8, 4, 0, 3})) return 11;
+            const auto waited = with.wait(1, deadline::in_ms(10'000));
+            if (waited || waited.error().what != code::io || waited.error().os_errno != os_errno) return 12;
+
+            const auto early = with.stop(deadline::in_ms(100));
+            if (early || early.error().what != code::timeout || with.in_flight() != 2) return 13;
+            if (::write(ends[1], "abcd", 4) != 4) return 14;
+            const uint64_t start = mono_ns();
+            const auto late = with.stop(deadline::in_ms(10'000));
+            if (late || late.error().what != code::io || with.in_flight() != 0) return 15;
+            if (std::memcmp(memory.data(), "abcd", 4) != 0 || mono_ns() - start > 5 * ns_per_s) return 16;
+            const auto again = with.stop(deadline::in_ms(10'000));
+            return !again && again.error().what == code::io && !with.wait(0, deadline::in_ms(0)) ? 0 : 17;
+        });
+        if (status == 77) cr_skip_test("no seccomp here");
+        cr_assert_eq(status, 0, "errno %d: %d", os_errno, status);
+    }
+}
+
+Test(refusal, ring_that_breaks_under_a_stop_says_so) {
+    if (no_ring_here()) cr_skip_test("no io_uring here");
+    const mapping memory = make_memory(4096, 23);
+    const int status = in_child([&]() {
+        int ends[2];
+        if (::pipe2(ends, O_CLOEXEC) != 0) return 10;
+        engine with = open_engine(4);
+        need(with.submit({operation::read, ends[0], memory.data(), 4, 0, 1}));
+        if (!forbid(SYS_io_uring_enter, EIO)) return 77;
+        // Its cancellation stays in the queue and is not taken for the request.
+        const auto early = with.stop(deadline::in_ms(100));
+        if (early || early.error().what != code::timeout || with.in_flight() != 1) return 11;
+        if (::write(ends[1], "abcd", 4) != 4) return 12;
+        const auto late = with.stop(deadline::in_ms(10'000));
+        return !late && late.error().what == code::io && with.in_flight() == 0 ? 0 : 13;
+    });
+    if (status == 77) cr_skip_test("no seccomp here");
+    cr_assert_eq(status, 0, "%d", status);
 }
 
 Test(refusal, small_memlock_is_named_with_need_and_limit) {
