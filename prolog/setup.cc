@@ -46,8 +46,9 @@ agent_plan plan_agent(const request& job, const config& site, const state& made,
                       std::to_string(job.wish.max_restarts.value_or(site.max_restarts))};
     plan.environment = {"PATH=/usr/bin:/bin", "SLURM_JOB_ID=" + id};
     if (!job.user.empty()) plan.environment.insert(plan.environment.end(), {"USER=" + job.user, "LOGNAME=" + job.user});
-    if (const char* slurm_conf = std::getenv("SLURM_CONF"))
-        plan.environment.push_back(std::string("SLURM_CONF=") + slurm_conf);
+    // slurmd's words, not the user's.  The node's name is how the agents speak of each other to Slurm.
+    for (const char* name : {"SLURM_CONF", "SLURMD_NODENAME"})
+        if (const char* value = std::getenv(name)) plan.environment.push_back(std::string(name) + "=" + value);
     plan.uid = job.uid;
     plan.gid = job.gid;
     return plan;

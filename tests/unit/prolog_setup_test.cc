@@ -119,6 +119,7 @@ Test(setup, gives_the_agent_its_arguments_and_environment) {
     ::setenv("SPANK_VARDE_INTERVAL", "1m", 1);
     ::setenv("SECRET", "of root", 1);
     ::setenv("SLURM_CONF", "/etc/slurm/slurm.conf", 1);
+    ::setenv("SLURMD_NODENAME", "gpu-a7", 1);
     cr_assert_eq(::mkdir((folder + "/shared").c_str(), 0777), 0);
     cr_assert_eq(::chmod((folder + "/shared").c_str(), 0777), 0);
     const int leaked = ::open("/etc/passwd", O_RDONLY);  // without close-on-exec
@@ -148,8 +149,8 @@ Test(setup, gives_the_agent_its_arguments_and_environment) {
         "arguments --listen-fd 3 --ready-fd 4 --job " + id +
         " --restart-count 0 --arena-bytes 1048576 --slurm-bin /usr/bin --config " + where.config + " --state-dir " +
         job_path() + " --max-restarts 100\nfds 0 1 2 3 4 /dev/null /dev/null /dev/null\n" +
-        "environment LOGNAME=anna PATH=/usr/bin:/bin SLURM_CONF=/etc/slurm/slurm.conf SLURM_JOB_ID=" + id +
-        " USER=anna\noom 0 in /\nlocked True\n";
+        "environment LOGNAME=anna PATH=/usr/bin:/bin SLURMD_NODENAME=gpu-a7 SLURM_CONF=/etc/slurm/slurm.conf SLURM_JOB_ID=" +
+        id + " USER=anna\noom 0 in /\nlocked True\n";
     // Python adds LC_CTYPE to an environment that has no locale.
     std::string without_locale = said;
     if (const size_t at = without_locale.find("LC_CTYPE=C.UTF-8 "); at != std::string::npos)
