@@ -7,9 +7,10 @@
 
 namespace varde::node {
 
-// At most 4 MiB; the rest is left out.
+// invalid: it is longer than 4 MiB.
 result<std::string> read_text(const std::string& path);
 
+// In one write, because the kernel takes a setting as one; what it takes only in part is a failure.
 result<void> write_text(const std::string& path, const std::string& text);
 
 }  // namespace varde::node

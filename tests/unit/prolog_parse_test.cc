@@ -5,9 +5,15 @@
 #include "prolog/request.h"
 #include "prolog/slurm_host.h"
 #include "prolog/state.h"
+#include "prolog/text_file.h"
 
 #include <criterion/criterion.h>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <map>
+#include <sys/resource.h>
 #include <unistd.h>
 
 using namespace varde;
@@ -152,6 +158,32 @@ Test(slurm_host, checks_prolog_flags) {
     cr_assert(missing_prolog_flags("PrologFlags=DeferBatch\n")->find("lacks Alloc,") != std::string::npos);
     for (const char* bad : {"", "ClusterName=x\n", "# PrologFlags=Alloc,DeferBatch\n", "PrologFlags=\n"})
         cr_assert(missing_prolog_flags(bad)->find("lacks Alloc and DeferBatch") != std::string::npos, "'%s'", bad);
+}
+
+Test(text_file, what_does_not_fit_is_a_failure) {
+    char folder[] = "/tmp/varde-text-XXXXXX";
+    cr_assert(::mkdtemp(folder) != nullptr);
+    const std::string path = std::string(folder) + "/file";
+    const std::string most(4 << 20, 'x');
+    std::ofstream(path) << most;
+    cr_assert(*read_text(path) == most);
+    std::ofstream(path, std::ios::app) << 'x';
+    const auto long_text = read_text(path);
+    cr_assert(!long_text.has_value() && long_text.error().context.find("4 MiB") != std::string::npos);
+
+    // The kernel takes a write in part where the file may not get longer.
+    std::filesystem::resize_file(path, 0);
+    rlimit before{};
+    ::getrlimit(RLIMIT_FSIZE, &before);
+    ::signal(SIGXFSZ, SIG_IGN);
+    const rlimit ten{10, before.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &ten);
+    const auto whole = write_text(path, "0123456789");
+    const auto part = write_text(path, "0123456789abc");
+    ::setrlimit(RLIMIT_FSIZE, &before);
+    std::filesystem::remove_all(folder);
+    cr_assert(whole.has_value());
+    cr_assert(!part.has_value() && part.error().context.find("10 of 13 bytes") != std::string::npos);
 }
 
 static state sample() {
