@@ -168,7 +168,8 @@ result<std::string> started_agent::wait_ready(int timeout_ms) {
     line.resize(std::min(line.find('\n'), line.size()));
     if (line == "ready") return std::string();
     constexpr std::string_view degraded = "degraded ";
-    if (line.starts_with(degraded)) return printable(line.substr(degraded.size()), ready_line_bytes_max);
+    if (line.starts_with(degraded) && line.size() > degraded.size())
+        return printable(line.substr(degraded.size()), ready_line_bytes_max);
     return "varde-agent said '" + printable(line) + "'";
 }
 

@@ -220,6 +220,14 @@ Test(setup, an_agent_that_is_degraded_says_why) {
     expect_nothing_left(made);
 }
 
+Test(setup, an_agent_that_is_degraded_for_no_reason_is_not_ready) {
+    AS_ROOT();
+    for (const char* line : {"degraded ", "degraded"}) {
+        agent_script("echo '" + std::string(line) + "' >&4; exec sleep 60");
+        expect_degraded(set_up(asked(), job_id, where), "said 'degraded");
+    }
+}
+
 Test(setup, failures_of_the_agent_degrade_the_node) {
     AS_ROOT();
     agent_script("exit 3");
