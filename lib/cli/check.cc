@@ -1,6 +1,7 @@
 // Checking of one pack: header, seal, identity, manifest, then chunk by chunk.
 #include "cli/check.h"
 
+#include "base/pages.h"
 #include "pack/text.h"
 
 #include <algorithm>

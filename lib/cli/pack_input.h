@@ -2,9 +2,9 @@
 // the file system takes it, so that verifying a checkpoint does not push a training's data out of memory.
 #pragma once
 
-#include "base/pages.h"
 #include "base/handle.h"
 #include "pack/reader.h"
+#include "store/pack_head.h"
 
 #include <string>
 
@@ -16,22 +16,16 @@ public:
     static result<pack_input> open(const std::string& path);
 
     const std::string& path() const noexcept { return path_; }
-    const pack::image& image() const noexcept { return image_; }
-    uint64_t seal_checksum() const noexcept { return seal_checksum_; }  // of the whole seal, as in the manifest
+    const pack::image& image() const noexcept { return head_.image; }
+    uint64_t seal_checksum() const noexcept { return head_.seal_checksum; }
 
     // Reads one chunk and checks it.  `buffer` holds at least image().chunk_bytes.  Any number of threads at once.
     result<void> check_chunk(const pack::placed_range& where, uint64_t chunk_in_range, std::byte* buffer) const;
 
 private:
-    result<void> read(uint64_t offset, std::span<std::byte> target) const;
-    result<void> read_header(uint64_t file_bytes);
-    result<void> read_seal();
-
     std::string path_;
     unique_fd fd_;
-    pack::image image_;
-    std::vector<uint64_t> sums_;
-    uint64_t seal_checksum_ = 0;
+    store::pack_head head_;
 };
 
 }  // namespace varde::cli

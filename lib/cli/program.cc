@@ -2,6 +2,7 @@
 #include "cli/program.h"
 
 #include "cli/verbs.h"
+#include "pack/text.h"
 #include "varde.h"
 
 #include <CLI/CLI.hpp>
@@ -69,7 +70,11 @@ status carry_out(const request& wanted, console to) {
 
 }  // namespace
 
-void complain(console to, const failure& why) { fmt::print(to.err, "varde: {}\n", why.context); }
+// Names of files can hold anything, and most contexts have one.
+void complain(console to, const failure& why) {
+    constexpr size_t shown_bytes_max = 16384;
+    fmt::print(to.err, "varde: {}\n", pack::escaped(why.context, shown_bytes_max));
+}
 
 int run(int argc, const char* const* argv, console to) try {
     CLI::App program{"Varde: looks at checkpoints of training jobs.", "varde"};

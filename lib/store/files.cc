@@ -72,6 +72,28 @@ result<void> write_all(int fd, std::span<const std::byte> bytes, const std::stri
     return {};
 }
 
+result<void> read_exactly(int fd, std::byte* to, uint64_t size_bytes, uint64_t offset, const std::string& path) {
+    // Of this call: another thread may have taken the flag off between a read that it refused and a look at it.
+    bool may_be_direct = true;
+    while (size_bytes > 0) {
+        const ssize_t got = ::pread(fd, to, size_bytes, static_cast<off_t>(offset));
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0 && errno == EINVAL && may_be_direct) {
+            if (!clear_direct(fd)) return os_error(errno, "couldn't take O_DIRECT off '" + path + "'");
+            may_be_direct = false;
+            continue;
+        }
+        if (got < 0) return os_error(errno, "couldn't read '" + path + "' at byte " + std::to_string(offset));
+        if (got == 0)
+            return fail(code::damaged, "'" + path + "' ends at byte " + std::to_string(offset) +
+                                           "; it became shorter while it was read");
+        to += got;
+        size_bytes -= static_cast<uint64_t>(got);
+        offset += static_cast<uint64_t>(got);
+    }
+    return {};
+}
+
 result<std::string> read_text(int directory, const std::string& name, uint64_t bytes_max, const std::string& path) {
     // O_NONBLOCK: somebody's FIFO of that name must not stop us.
     const unique_fd fd(open_at(directory, name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK));

@@ -31,6 +31,10 @@ result<unique_fd> open_directory(int parent, const std::string& name, const std:
 result<std::vector<std::string>> read_names(int directory, const std::string& path);
 
 result<void> write_all(int fd, std::span<const std::byte> bytes, const std::string& path);
+
+// All of [offset, offset + size_bytes), page-aligned for a file with O_DIRECT.  Where a read is refused with EINVAL all
+// the same, O_DIRECT goes off the file and the page cache serves it.  damaged: the file ends before.
+result<void> read_exactly(int fd, std::byte* to, uint64_t size_bytes, uint64_t offset, const std::string& path);
 result<std::string> read_text(int directory, const std::string& name, uint64_t bytes_max, const std::string& path);
 result<void> sync(int fd, const std::string& path);
 
