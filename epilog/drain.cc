@@ -13,17 +13,13 @@ namespace varde::node {
 result<void> end_job(const std::string& run_directory, uint32_t job_id, int drain_ms) {
     auto directory = job_directory::open(run_directory, job_id);
     if (!directory) return directory.error().what == code::not_found ? result<void>() : std::move(directory).error();
-    const auto made = read_state(*directory);
-    if (!made && made.error().what != code::not_found) log_line(LOG_WARNING, made.error().context);
+    const auto outcome = stop_agent(known_state(*directory, job_id), drain_ms);
     result<void> ended;
-    if (made && made->job_id == job_id) {
-        const auto outcome = stop_agent(*made, drain_ms);
-        if (!outcome) ended = outcome.error();
-        else if (*outcome == stop_outcome::killed && drain_ms > 0)
-            log_line(LOG_WARNING,
-                     "varde-agent did not drain within " + std::to_string(drain_ms / 1000) +
-                         " s and was killed; its last checkpoint may be incomplete, older ones are not touched");
-    }
+    if (!outcome) ended = outcome.error();
+    else if (*outcome == stop_outcome::killed && drain_ms > 0)
+        log_line(LOG_WARNING,
+                 "varde-agent did not drain within " + std::to_string(drain_ms / 1000) +
+                     " s and was killed; its last checkpoint may be incomplete, older ones are not touched");
     auto removed = directory->remove();
     return ended ? removed : ended;
 }

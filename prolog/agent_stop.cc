@@ -47,10 +47,9 @@ result<stop_outcome> stop_agent(const state& what, int drain_ms) {
             outcome = stop_outcome::drained;
     }
     const auto ended = what.agent_pid > 0 ? kill_session({what.agent_pid, what.agent_start_ticks}) : result<void>();
-    if (!what.cgroup.empty()) {
-        auto removed = remove_cgroup(what.cgroup, what.job_id, kill_ms);
-        if (!removed) return std::move(removed).error();
-    }
+    // Whatever the state says of it: a state that was damaged says nothing.
+    auto removed = remove_cgroup(what.job_id, kill_ms);
+    if (!removed) return std::move(removed).error();
     if (!ended) return ended.error();
     return outcome;
 }

@@ -10,8 +10,8 @@ enum class stop_outcome : uint8_t { gone, drained, killed };
 
 // SIGTERM (the agent writes what is staged and exits), at most `drain_ms` of waiting, then SIGKILL to what is left of
 // its control group and its session.  0: SIGKILL at once.  Processes are those that `what` names by number and start
-// time; a stranger who has a number now is left alone. A failure tells what could not be removed; as much as possible
-// has been done then.
+// time, and those in the control group of its job; a stranger who has a number now is left alone.  A failure tells what
+// could not be removed; as much as possible has been done then.
 result<stop_outcome> stop_agent(const state& what, int drain_ms);
 
 // The agent that `what` names is alive.

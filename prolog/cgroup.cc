@@ -94,7 +94,13 @@ result<memory_hierarchy> find_memory_hierarchy(std::string_view mountinfo) {
     return found;
 }
 
-result<std::string> make_cgroup(uint32_t job_id, uint64_t limit_bytes) {
+result<std::string> cgroup_path(uint32_t job_id) {
+    const auto hierarchy = memory_hierarchy_here();
+    if (!hierarchy) return hierarchy.error();
+    return job_group(*hierarchy, job_id);
+}
+
+result<void> make_cgroup(uint32_t job_id, uint64_t limit_bytes) {
     auto hierarchy = memory_hierarchy_here();
     if (!hierarchy) return std::move(hierarchy).error();
     const std::string folder = hierarchy->path + "/" + folder_name;
@@ -111,26 +117,27 @@ result<std::string> make_cgroup(uint32_t job_id, uint64_t limit_bytes) {
     const std::string group = job_group(*hierarchy, job_id);
     made = make_folder(group);
     if (!made) return std::move(made).error();
-    auto limited = write_text(group + (hierarchy->unified ? "/memory.max" : "/memory.limit_in_bytes"),
-                              std::to_string(limit_bytes));
-    if (!limited) return std::move(limited).error();
-    return group;
+    return write_text(group + (hierarchy->unified ? "/memory.max" : "/memory.limit_in_bytes"),
+                      std::to_string(limit_bytes));
 }
 
-result<void> enter_cgroup(const std::string& path, pid_t pid) {
-    return write_text(path + "/cgroup.procs", std::to_string(pid));
+result<void> enter_cgroup(uint32_t job_id, pid_t pid) {
+    const auto path = cgroup_path(job_id);
+    if (!path) return path.error();
+    return write_text(*path + "/cgroup.procs", std::to_string(pid));
 }
 
-result<void> remove_cgroup(const std::string& path, uint32_t job_id, int timeout_ms) {
-    const auto hierarchy = memory_hierarchy_here();
-    if (!hierarchy || path != job_group(*hierarchy, job_id))
-        return fail(code::invalid, "couldn't remove control group '" + printable(path) + "': it is not this job's");
+result<void> remove_cgroup(uint32_t job_id, int timeout_ms) {
+    const auto path = cgroup_path(job_id);
+    if (!path) return path.error().what == code::unavailable ? result<void>() : path.error();
+    // Looked at first: where the hierarchy is mounted read-only, rmdir says so even of what is not there.
+    if (::access(path->c_str(), F_OK) != 0 && errno == ENOENT) return {};
     const auto until = deadline::in_ms(static_cast<uint64_t>(timeout_ms));
     for (;;) {
-        kill_members(path);
-        if (::rmdir(path.c_str()) == 0 || errno == ENOENT) return {};
+        kill_members(*path);
+        if (::rmdir(path->c_str()) == 0 || errno == ENOENT) return {};
         // EBUSY: a member is still dying.
-        if (until.passed()) return os_error(errno, "couldn't remove control group '" + path + "'");
+        if (until.passed()) return os_error(errno, "couldn't remove control group '" + *path + "'");
         ::usleep(5'000);
     }
 }

@@ -2,7 +2,7 @@
 //
 // Without it the arena is charged to slurmd's group, which may have a limit of its own, and no limit holds the
 // agent.  It is made where the host has a memory hierarchy that root may write (v2 or v1); where not, the reason is
-// kept for state.json.
+// kept for state.json.  Its path follows from the job's number: no file is needed to find it.
 #pragma once
 
 #include "base/result.h"
@@ -21,15 +21,17 @@ struct memory_hierarchy {
 };
 result<memory_hierarchy> find_memory_hierarchy(std::string_view mountinfo);
 
-// Makes the group (or takes over what an earlier prolog of the job left) with a limit; returns its path.
-result<std::string> make_cgroup(uint32_t job_id, uint64_t limit_bytes);
+// unavailable: this host mounts no memory hierarchy.
+result<std::string> cgroup_path(uint32_t job_id);
+
+// Makes the group (or takes over what an earlier prolog of the job left) with a limit.
+result<void> make_cgroup(uint32_t job_id, uint64_t limit_bytes);
 
 // Moves a process into the group.
-result<void> enter_cgroup(const std::string& path, pid_t pid);
+result<void> enter_cgroup(uint32_t job_id, pid_t pid);
 
-// SIGKILLs all that is in it until it is empty, then removes it; `timeout_ms` bounds the whole.  A group that is gone
-// is no failure. `path` must be one that make_cgroup() returned: anything else is refused, because it comes from a
-// file.
-result<void> remove_cgroup(const std::string& path, uint32_t job_id, int timeout_ms);
+// SIGKILLs all that is in it until it is empty, then removes it; `timeout_ms` bounds the whole.  No group is no
+// failure.
+result<void> remove_cgroup(uint32_t job_id, int timeout_ms);
 
 }  // namespace varde::node

@@ -55,19 +55,15 @@ agent_plan plan_agent(const request& job, const config& site, const state& made,
 }
 
 // This very start's own work, found again and alive.
-bool is_done(const result<state>& before, const result<request>& asked) {
-    return before && asked && before->ready && before->uid == asked->uid &&
-           before->restart_count == asked->restart_count && agent_alive(*before);
+bool is_done(const state& before, const result<request>& asked) {
+    return asked && before.ready && before.uid == asked->uid && before.restart_count == asked->restart_count &&
+           agent_alive(before);
 }
 
 // What an earlier start of the job has left: its epilog was interrupted, or never ran.
-void clean(const job_directory& directory, const result<state>& before) {
-    if (before) {
-        const auto stopped = stop_agent(*before, 0);
-        if (!stopped) log_line(LOG_WARNING, stopped.error().context);
-    } else if (before.error().what != code::not_found) {
-        log_line(LOG_WARNING, before.error().context);
-    }
+void clean(const job_directory& directory, const state& before) {
+    const auto stopped = stop_agent(before, 0);
+    if (!stopped) log_line(LOG_WARNING, stopped.error().context);
     const auto cleared = directory.clear();
     if (!cleared) log_line(LOG_WARNING, cleared.error().context);
 }
@@ -83,15 +79,12 @@ result<uint64_t> choose_arena(const request& job, const config& site) {
 
 // Best effort: an agent in slurmd's group works as well, it is only charged to slurmd.
 void enter_own_cgroup(const request& job, state& made) {
-    auto group = make_cgroup(job.job_id, made.arena_bytes + overhead_bytes);
-    const auto entered = group ? enter_cgroup(*group, made.agent_pid) : result<void>(group.error());
-    if (entered) {
-        made.cgroup = std::move(*group);
-        return;
-    }
+    const auto group = make_cgroup(job.job_id, made.arena_bytes + overhead_bytes);
+    const auto entered = group ? enter_cgroup(job.job_id, made.agent_pid) : group;
+    made.cgroup = entered.has_value();
+    if (entered) return;
     made.cgroup_reason = entered.error().context;
-    if (group)
-        discard(remove_cgroup(*group, job.job_id, 0), "it is empty, and the next start of the job takes it over");
+    discard(remove_cgroup(job.job_id, 0), "it is empty, and the next start of the job takes it over");
 }
 
 // From the process that waits to the line that it says.  `made` is on disk before the process may do anything.
@@ -125,7 +118,7 @@ void take_down(const job_directory& directory, state& made) {
                  os_error(errno, "couldn't remove '" + directory.path() + "/" + socket_name + "'").context);
     made.agent_pid = 0;
     made.agent_start_ticks = 0;
-    made.cgroup.clear();
+    made.cgroup = false;
     made.ready = false;
 }
 
@@ -148,8 +141,8 @@ state set_up(const result<request>& asked, uint32_t job_id, const places& where)
         made.reason = directory.error().context;
         return made;
     }
-    const auto before = read_state(*directory);
-    if (is_done(before, asked)) return *before;
+    const state before = known_state(*directory, job_id);
+    if (is_done(before, asked)) return before;
     clean(*directory, before);
     if (asked) {
         made.uid = asked->uid;

@@ -3,9 +3,11 @@
 
 #include "base/units.h"
 #include "config/trusted_file.h"
+#include "prolog/log.h"
 
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <syslog.h>
 
 namespace varde::node {
 
@@ -30,6 +32,13 @@ bool read_text(const json& from, const char* key, std::string& to) {
     return true;
 }
 
+bool read_flag(const json& from, const char* key, bool& to) {
+    const auto found = from.find(key);
+    if (found == from.end() || !found->is_boolean()) return false;
+    to = found->get<bool>();
+    return true;
+}
+
 }  // namespace
 
 std::string encode_state(const state& from) {
@@ -42,7 +51,7 @@ std::string encode_state(const state& from) {
         {"agent_pid", static_cast<uint64_t>(from.agent_pid)},
         {"agent_start_ticks", from.agent_start_ticks},
         {"arena_bytes", from.arena_bytes},
-        {"cgroup", printable(from.cgroup, reason_bytes_max)},
+        {"cgroup", from.cgroup},
         {"cgroup_reason", printable(from.cgroup_reason, reason_bytes_max)},
     };
     return text.dump() + "\n";
@@ -62,7 +71,7 @@ result<state> decode_state(const std::string& text) {
         read_number(root, "restart_count", UINT32_MAX, restarts) && read_number(root, "agent_pid", pid_max, pid) &&
         read_number(root, "agent_start_ticks", UINT64_MAX, found.agent_start_ticks) &&
         read_number(root, "arena_bytes", UINT64_MAX, found.arena_bytes) && read_text(root, "state", word) &&
-        read_text(root, "reason", found.reason) && read_text(root, "cgroup", found.cgroup) &&
+        read_text(root, "reason", found.reason) && read_flag(root, "cgroup", found.cgroup) &&
         read_text(root, "cgroup_reason", found.cgroup_reason);
     if (!complete || (word != "ready" && word != "degraded"))
         return fail(code::damaged, "a state file of another form");
@@ -85,6 +94,18 @@ result<state> read_state(const job_directory& where) {
     auto found = decode_state(*text);
     if (!found) return fail(code::damaged, "couldn't use '" + shown + "': " + found.error().context);
     return found;
+}
+
+state known_state(const job_directory& where, uint32_t job_id) {
+    auto found = read_state(where);
+    if (found && found->job_id == job_id) return std::move(*found);
+    if (found)
+        log_line(LOG_WARNING, "couldn't use '" + where.path() + "/" + state_name + "': it is of job " +
+                                  std::to_string(found->job_id));
+    else if (found.error().what != code::not_found) log_line(LOG_WARNING, found.error().context);
+    state only;
+    only.job_id = job_id;
+    return only;
 }
 
 }  // namespace varde::node

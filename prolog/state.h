@@ -21,7 +21,7 @@ struct state {
     pid_t agent_pid = 0;             // 0: no agent runs
     uint64_t agent_start_ticks = 0;  // of /proc/PID/stat: tells the agent from a later process of the same number
     uint64_t arena_bytes = 0;
-    std::string cgroup;         // of the agent; empty: it lives in slurmd's
+    bool cgroup = false;        // the agent has a control group of its own; false: it lives in slurmd's
     std::string cgroup_reason;  // why, then
 
     bool operator==(const state&) const = default;
@@ -33,5 +33,9 @@ result<state> decode_state(const std::string& text);
 
 result<void> write_state(const job_directory& where, const state& what);
 result<state> read_state(const job_directory& where);
+
+// What is known of the job here: its state.json or, where that is missing, damaged or another job's (which the journal
+// is told), the number alone.  It is enough to find the agent in its control group.
+state known_state(const job_directory& where, uint32_t job_id);
 
 }  // namespace varde::node

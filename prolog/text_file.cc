@@ -29,7 +29,8 @@ result<std::string> read_text(const std::string& path) {
         if (got == 0) return text;
         text.append(buffer.data(), static_cast<size_t>(got));
         if (text.size() > text_bytes_max)
-            return fail(code::invalid, "couldn't read '" + path + "': it is longer than " + format_bytes(text_bytes_max));
+            return fail(code::invalid,
+                        "couldn't read '" + path + "': it is longer than " + format_bytes(text_bytes_max));
     }
 }
 

@@ -2,6 +2,7 @@
 // kill. As root only: they give a process to another user.
 #include "epilog/drain.h"
 #include "prolog/agent_stop.h"
+#include "prolog/cgroup.h"
 #include "prolog/job_directory.h"
 #include "prolog/process_table.h"
 #include "prolog/setup.h"
@@ -90,7 +91,7 @@ state ready_agent(const std::string& body = "echo ready >&4; exec sleep 60") {
 void expect_nothing_left(const state& made) {
     cr_assert(!agent_alive(made));
     cr_assert(!exists(job_path()));
-    cr_assert(made.cgroup.empty() || !exists(made.cgroup));
+    cr_assert(!made.cgroup || !exists(*cgroup_path(job_id)));
 }
 
 }  // namespace
@@ -145,12 +146,13 @@ Test(setup, gives_the_agent_its_arguments_and_environment) {
     cr_assert(made.ready, "%s", made.reason.c_str());
     const std::string id = std::to_string(job_id);
     const std::string said = read_text(folder + "/shared/said");
-    const std::string expected =
-        "arguments --listen-fd 3 --ready-fd 4 --job " + id +
-        " --restart-count 0 --arena-bytes 1048576 --slurm-bin /usr/bin --config " + where.config + " --state-dir " +
-        job_path() + " --max-restarts 100\nfds 0 1 2 3 4 /dev/null /dev/null /dev/null\n" +
-        "environment LOGNAME=anna PATH=/usr/bin:/bin SLURMD_NODENAME=gpu-a7 SLURM_CONF=/etc/slurm/slurm.conf SLURM_JOB_ID=" +
-        id + " USER=anna\noom 0 in /\nlocked True\n";
+    const std::string expected = "arguments --listen-fd 3 --ready-fd 4 --job " + id +
+                                 " --restart-count 0 --arena-bytes 1048576 --slurm-bin /usr/bin --config " +
+                                 where.config + " --state-dir " + job_path() +
+                                 " --max-restarts 100\nfds 0 1 2 3 4 /dev/null /dev/null /dev/null\n" +
+                                 "environment LOGNAME=anna PATH=/usr/bin:/bin SLURMD_NODENAME=gpu-a7 "
+                                 "SLURM_CONF=/etc/slurm/slurm.conf SLURM_JOB_ID=" +
+                                 id + " USER=anna\noom 0 in /\nlocked True\n";
     // Python adds LC_CTYPE to an environment that has no locale.
     std::string without_locale = said;
     if (const size_t at = without_locale.find("LC_CTYPE=C.UTF-8 "); at != std::string::npos)
@@ -192,13 +194,14 @@ Test(setup, the_agent_has_the_listening_socket) {
 Test(setup, its_memory_is_bounded_where_the_host_allows) {
     AS_ROOT();
     const state made = ready_agent();
-    cr_assert(made.cgroup.empty() != made.cgroup_reason.empty(), "one of both is said");
-    if (made.cgroup.empty()) cr_skip_test("no memory control group: %s", made.cgroup_reason.c_str());
-    std::istringstream members(read_text(made.cgroup + "/cgroup.procs"));
+    cr_assert(made.cgroup == made.cgroup_reason.empty(), "one of both is said");
+    if (!made.cgroup) cr_skip_test("no memory control group: %s", made.cgroup_reason.c_str());
+    const std::string group = *cgroup_path(job_id);
+    std::istringstream members(read_text(group + "/cgroup.procs"));
     pid_t pid = 0;
     members >> pid;
     cr_assert_eq(pid, made.agent_pid);
-    std::string limit = read_text(made.cgroup + "/memory.limit_in_bytes") + read_text(made.cgroup + "/memory.max");
+    std::string limit = read_text(group + "/memory.limit_in_bytes") + read_text(group + "/memory.max");
     cr_assert(limit == std::to_string((1ULL << 20) + (512ULL << 20)) + "\n", "%s", limit.c_str());
 }
 
@@ -298,7 +301,26 @@ Test(setup, what_a_dead_agent_left_is_cleaned) {
     write_text(job_path() + "/state.json", "{broken", 0644);
     const state third = set_up(asked(), job_id, where);
     cr_assert(third.ready, "%s", third.reason.c_str());
-    discard(stop_agent(second, 0), "its state was broken by this test");
+    cr_assert(agent_alive(third));
+    // Where the host lets it have no control group, nothing names it any more.
+    if (second.cgroup) cr_assert(!agent_alive(second));
+    else ::kill(second.agent_pid, SIGKILL);
+}
+
+Test(setup, the_epilog_ends_an_agent_whose_state_is_damaged) {
+    AS_ROOT();
+    state of_another_job;
+    of_another_job.job_id = job_id + 1;
+    for (const std::string& text : {std::string("{broken"), encode_state(of_another_job)}) {
+        const state made = ready_agent();
+        if (!made.cgroup) {
+            ::kill(made.agent_pid, SIGKILL);
+            cr_skip_test("no memory control group: %s", made.cgroup_reason.c_str());
+        }
+        write_text(job_path() + "/state.json", text, 0644);
+        cr_assert(end_job(where.run_directory, job_id, 1000).has_value());
+        expect_nothing_left(made);
+    }
 }
 
 Test(setup, follows_no_link_and_uses_no_foreign_directory) {
@@ -353,9 +375,9 @@ Test(setup, the_epilog_kills_an_agent_that_does_not_end) {
 Test(setup, the_control_group_holds_what_has_left_the_session) {
     AS_ROOT();
     const state made = ready_agent("setsid sleep 61 & echo ready >&4; exec sleep 60");
-    if (made.cgroup.empty()) cr_skip_test("no memory control group: %s", made.cgroup_reason.c_str());
+    if (!made.cgroup) cr_skip_test("no memory control group: %s", made.cgroup_reason.c_str());
     cr_assert(end_job(where.run_directory, job_id, 1000).has_value());
-    cr_assert(!exists(made.cgroup));
+    cr_assert(!exists(*cgroup_path(job_id)));
 }
 
 Test(setup, the_epilog_twice_and_without_prolog) {
