@@ -14,8 +14,6 @@
 
 namespace varde {
 
-namespace {
-
 std::vector<char*> pointers(const std::vector<std::string>& texts) {
     std::vector<char*> list;
     list.reserve(texts.size() + 1);
@@ -23,6 +21,11 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
     list.push_back(nullptr);
     return list;
 }
+
+namespace {
+
+constexpr int look_ms = 10;
+constexpr uint64_t death_wait_ms = 1000;
 
 // Starts the program in a process group of its own with stdout and stderr on `output`; returns its pid.
 result<pid_t> start(const program& what, int output) {
@@ -67,14 +70,20 @@ bool read_output(int fd, const program& what, const deadline& until, std::string
     }
 }
 
-// A program may close its output and go on: its end is waited for too, on a pidfd because that has a deadline.
-bool wait_end(pid_t pid, const deadline& until) {
+// A program may close its output and go on: its end is waited for too, on a pidfd because that has a deadline.  Where
+// there is none (no descriptor left, a seccomp filter) poll() has nothing to look at and is a short sleep.  Returns the
+// status, as waitpid().
+result<int> wait_end(pid_t pid, const deadline& until) {
     const unique_fd process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-    pollfd waited{process.get(), POLLIN, 0};
     for (;;) {
-        const int ready = ::poll(&waited, 1, until.left_ms());
-        if (ready < 0 && errno == EINTR) continue;
-        return ready > 0;
+        const bool passed = until.passed();
+        int status = 0;
+        const pid_t ended = ::waitpid(pid, &status, WNOHANG);
+        if (ended == pid) return status;
+        if (ended < 0 && errno != EINTR) return os_error(errno, "couldn't learn how it ended");
+        if (passed) return fail(code::timeout, "it has not ended");
+        pollfd waited{process.get(), POLLIN, 0};
+        discard(::poll(&waited, 1, process ? until.left_ms() : until.left_ms(look_ms)), "waitpid() is what decides");
     }
 }
 
@@ -91,16 +100,23 @@ result<program_outcome> run_program(const program& what) {
 
     program_outcome outcome;
     const auto until = deadline::in_ms(static_cast<uint64_t>(what.timeout_ms));
-    const bool ended = read_output(reading.get(), what, until, outcome.output) && wait_end(*pid, until);
-    if (!ended) ::kill(-*pid, SIGKILL);
-    int status = 0;
-    while (::waitpid(*pid, &status, 0) < 0 && errno == EINTR) {}
-    if (!ended) {
-        return fail(code::timeout, "'" + what.arguments[0] + "' did not end within " + std::to_string(what.timeout_ms) +
-                                       " ms and was killed");
+    const bool closed = read_output(reading.get(), what, until, outcome.output);
+    const auto status = closed ? wait_end(*pid, until) : fail(code::timeout, "its output has not ended");
+    if (status) {
+        outcome.exit_status = WIFEXITED(*status) ? WEXITSTATUS(*status) : 128 + WTERMSIG(*status);
+        return outcome;
     }
-    outcome.exit_status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    return outcome;
+    failure why = status.error();
+    const std::string name = "'" + what.arguments[0] + "'";
+    why.context = name + ": " + why.context;
+    if (why.what != code::timeout) return why;
+    ::kill(-*pid, SIGKILL);
+    // Whoever hangs in the kernel (a dead mount) dies only when the call returns.  It is left behind, and its entry in
+    // the process table stays until this process ends: better than to wait for it without a bound.
+    const bool died = wait_end(*pid, deadline::in_ms(death_wait_ms)).has_value();
+    why.context = name + " did not end within " + std::to_string(what.timeout_ms) + " ms and was killed" +
+                  (died ? "" : ", but hangs in the kernel");
+    return why;
 }
 
 }  // namespace varde

@@ -20,7 +20,11 @@ struct program {
     size_t output_bytes_max = 1 << 20;  // what goes beyond is read and dropped
 };
 
-// timeout: the program was killed.  A program that ran and failed is no failure here: look at exit_status.
+// Returns a second after the time-out at the latest.  timeout: the program was killed.  A program that ran and failed
+// is no failure here: look at exit_status.
 result<program_outcome> run_program(const program& what);
+
+// As execve() and posix_spawn() want arguments and environment: with a null at the end, valid as long as the texts are.
+std::vector<char*> pointers(const std::vector<std::string>& texts);
 
 }  // namespace varde

@@ -1,31 +1,13 @@
 // Each way in which a host may refuse what the engine wants: the fallback has a name, and the bytes are the same.
+#include "forbid.h"
 #include "io_support.h"
 
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <sched.h>
 #include <sys/mount.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 
 using namespace io_test;
-
-namespace {
-
-// The system call answers `os_errno` from now on, as under a container's seccomp profile.
-bool forbid(uint32_t number, int os_errno) {
-    sock_filter rules[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | static_cast<uint32_t>(os_errno)),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    const sock_fprog program{sizeof rules / sizeof *rules, rules};
-    return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
-}
-
-}  // namespace
+using test::forbid;
 
 Test(refusal, refused_ring_is_named_and_replaced) {
     temporary_directory at;
