@@ -1,7 +1,6 @@
 // From state.json to nothing.
 #include "epilog/drain.h"
 
-#include "prolog/agent_stop.h"
 #include "prolog/job_directory.h"
 #include "prolog/log.h"
 #include "prolog/state.h"
@@ -10,18 +9,16 @@
 
 namespace varde::node {
 
-result<void> end_job(const std::string& run_directory, uint32_t job_id, int drain_ms) {
+result<void> end_job(const std::string& run_directory, uint32_t job_id, int drain_ms, stop_function stop) {
     auto directory = job_directory::open(run_directory, job_id);
     if (!directory) return directory.error().what == code::not_found ? result<void>() : std::move(directory).error();
-    const auto outcome = stop_agent(known_state(*directory, job_id), drain_ms);
-    result<void> ended;
-    if (!outcome) ended = outcome.error();
-    else if (*outcome == stop_outcome::killed && drain_ms > 0)
+    const auto outcome = stop(known_state(*directory, job_id), drain_ms);
+    if (!outcome) return outcome.error();
+    if (*outcome == stop_outcome::killed && drain_ms > 0)
         log_line(LOG_WARNING,
                  "varde-agent did not drain within " + std::to_string(drain_ms / 1000) +
                      " s and was killed; its last checkpoint may be incomplete, older ones are not touched");
-    auto removed = directory->remove();
-    return ended ? removed : ended;
+    return directory->remove();
 }
 
 }  // namespace varde::node

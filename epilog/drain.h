@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/result.h"
+#include "prolog/agent_stop.h"
 
 #include <cstdint>
 #include <string>
@@ -9,8 +10,9 @@
 namespace varde::node {
 
 // Lets what is staged become durable (at most `drain_ms`), then removes processes, control group, socket and state of
-// exactly this job. Idempotent; a job that this node knows nothing of is no failure.  The failure tells what is left;
-// it has done the rest.
-result<void> end_job(const std::string& run_directory, uint32_t job_id, int drain_ms);
+// exactly this job. Idempotent; a job that this node knows nothing of is no failure.  The failure tells what is left.
+// If that is a process or its control group, directory and state stay: the next prolog or epilog of the job tries
+// again.
+result<void> end_job(const std::string& run_directory, uint32_t job_id, int drain_ms, stop_function stop = stop_agent);
 
 }  // namespace varde::node

@@ -13,6 +13,7 @@ enum class stop_outcome : uint8_t { gone, drained, killed };
 // time, and those in the control group of its job; a stranger who has a number now is left alone.  A failure tells what
 // could not be removed; as much as possible has been done then.
 result<stop_outcome> stop_agent(const state& what, int drain_ms);
+using stop_function = result<stop_outcome> (*)(const state& what, int drain_ms);  // tests have agents that don't end
 
 // The agent that `what` names is alive.
 bool agent_alive(const state& what);

@@ -4,7 +4,6 @@
 #include "base/units.h"
 #include "config/config.h"
 #include "prolog/agent_start.h"
-#include "prolog/agent_stop.h"
 #include "prolog/cgroup.h"
 #include "prolog/log.h"
 #include "prolog/memory.h"
@@ -60,12 +59,27 @@ bool is_done(const state& before, const result<request>& asked) {
            agent_alive(before);
 }
 
-// What an earlier start of the job has left: its epilog was interrupted, or never ran.
-void clean(const job_directory& directory, const state& before) {
-    const auto stopped = stop_agent(before, 0);
-    if (!stopped) log_line(LOG_WARNING, stopped.error().context);
+// A node that is degraded by us has no socket: nobody is to wait for an agent that answers no more.
+void remove_socket(const job_directory& directory) {
+    if (::unlinkat(directory.fd(), socket_name, 0) != 0 && errno != ENOENT)
+        log_line(LOG_WARNING,
+                 os_error(errno, "couldn't remove '" + directory.path() + "/" + socket_name + "'").context);
+}
+
+// Ends what an earlier start of the job has left: its epilog was interrupted, or never ran.  An agent that does not end
+// holds the job's memory and control group: no second one beside it, and `made` goes on naming it.
+result<void> clean(const job_directory& directory, const state& before, state& made, stop_function stop) {
+    const auto stopped = stop(before, 0);
+    if (!stopped) {
+        made.agent_pid = before.agent_pid;
+        made.agent_start_ticks = before.agent_start_ticks;
+        made.cgroup = before.cgroup;
+        remove_socket(directory);
+        return fail(stopped.error().what, "the agent of an earlier start is left: " + stopped.error().context);
+    }
     const auto cleared = directory.clear();
     if (!cleared) log_line(LOG_WARNING, cleared.error().context);
+    return {};
 }
 
 result<uint64_t> choose_arena(const request& job, const config& site) {
@@ -110,16 +124,15 @@ result<void> run_agent(const job_directory& directory, const request& job, const
 }
 
 // One truth for library and people: a node that is degraded by us has no agent that comes up later, and no socket.
-void take_down(const job_directory& directory, state& made) {
-    const auto stopped = stop_agent(made, 0);
-    if (!stopped) log_line(LOG_WARNING, stopped.error().context);
-    if (::unlinkat(directory.fd(), socket_name, 0) != 0 && errno != ENOENT)
-        log_line(LOG_WARNING,
-                 os_error(errno, "couldn't remove '" + directory.path() + "/" + socket_name + "'").context);
+void take_down(const job_directory& directory, state& made, stop_function stop) {
+    remove_socket(directory);
+    made.ready = false;
+    const auto stopped = stop(made, 0);
+    // The next prolog of the job, or its epilog, needs the name to try again.
+    if (!stopped) return log_line(LOG_WARNING, stopped.error().context);
     made.agent_pid = 0;
     made.agent_start_ticks = 0;
     made.cgroup = false;
-    made.ready = false;
 }
 
 result<void> try_set_up(const job_directory& directory, const request& job, const places& where, state& made) {
@@ -133,7 +146,7 @@ result<void> try_set_up(const job_directory& directory, const request& job, cons
 
 }  // namespace
 
-state set_up(const result<request>& asked, uint32_t job_id, const places& where) {
+state set_up(const result<request>& asked, uint32_t job_id, const places& where, stop_function stop) {
     state made;
     made.job_id = job_id;
     auto directory = job_directory::create(where.run_directory, job_id);
@@ -143,18 +156,17 @@ state set_up(const result<request>& asked, uint32_t job_id, const places& where)
     }
     const state before = known_state(*directory, job_id);
     if (is_done(before, asked)) return before;
-    clean(*directory, before);
     if (asked) {
         made.uid = asked->uid;
         made.restart_count = asked->restart_count;
-        const auto done = try_set_up(*directory, *asked, where, made);
-        if (!done) {
-            take_down(*directory, made);
-            made.reason = done.error().context;
-        }
-    } else {
-        made.reason = asked.error().context;
     }
+    auto done = clean(*directory, before, made, stop);
+    if (done && !asked) done = asked.error();
+    if (done) {
+        done = try_set_up(*directory, *asked, where, made);
+        if (!done) take_down(*directory, made, stop);
+    }
+    if (!done) made.reason = done.error().context;
     const auto written = write_state(*directory, made);
     if (!written) log_line(LOG_ERR, written.error().context);
     return made;

@@ -1,104 +1,9 @@
-// Prolog and epilog as functions, with an agent made of a few lines of shell: set-up, failure, twice, stale, drain,
-// kill. As root only: they give a process to another user.
-#include "epilog/drain.h"
-#include "prolog/agent_stop.h"
-#include "prolog/cgroup.h"
-#include "prolog/job_directory.h"
-#include "prolog/process_table.h"
-#include "prolog/setup.h"
+// The prolog as a function: set-up, failure, twice.
+#include "prolog_setup_support.h"
 
-#include "base/clock.h"
-
-#include <criterion/criterion.h>
-#include <csignal>
-#include <cstdlib>
-#include <fcntl.h>
-#include <filesystem>
-#include <fstream>
-#include <sstream>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-using namespace varde;
-using namespace varde::node;
-
-namespace {
-
-constexpr uid_t user = 61234;  // nobody's, and in no database
-std::string folder;
-places where;
-uint32_t job_id = 0;
-
-void write_text(const std::string& path, const std::string& text, mode_t mode) {
-    std::ofstream(path) << text;
-    ::chmod(path.c_str(), mode);
-}
-
-std::string read_text(const std::string& path) {
-    std::ostringstream text;
-    text << std::ifstream(path).rdbuf();
-    return text.str();
-}
-
-void setup() {
-    if (::geteuid() != 0) return;
-    char path[] = "/tmp/varde-prolog-XXXXXX";
-    cr_assert(::mkdtemp(path) != nullptr);
-    folder = path;
-    ::chmod(path, 0755);
-    where = {folder + "/run", folder + "/varde.yaml", folder + "/agent"};
-    write_text(where.config, "prolog: {ready_ms: 2000}\n", 0644);
-    // Control groups are named by job and not by folder: a number that no other test, nor a cluster on this host, has.
-    job_id = 3'000'000'000U + static_cast<uint32_t>(::getpid());
-}
-
-void teardown() {
-    if (folder.empty()) return;
-    discard(end_job(where.run_directory, job_id, 0), "what a failed test left");
-    std::filesystem::remove_all(folder);
-}
-
-void agent_script(const std::string& body) { write_text(where.agent, "#!/bin/bash\n" + body + "\n", 0755); }
-
-result<request> asked(uint32_t restarts = 0) {
-    request job;
-    job.job_id = job_id;
-    job.uid = user;
-    job.gid = user;
-    job.restart_count = restarts;
-    job.user = "anna";
-    job.wish.interval_s = 60;
-    job.wish.memory_bytes = 1 << 20;
-    return job;
-}
-
-std::string job_path() { return where.run_directory + "/" + std::to_string(job_id); }
-bool exists(const std::string& path) {
-    struct stat about {};
-    return ::lstat(path.c_str(), &about) == 0;
-}
-
-state ready_agent(const std::string& body = "echo ready >&4; exec sleep 60") {
-    agent_script(body);
-    const state made = set_up(asked(), job_id, where);
-    cr_assert(made.ready, "%s", made.reason.c_str());
-    return made;
-}
-
-void expect_nothing_left(const state& made) {
-    cr_assert(!agent_alive(made));
-    cr_assert(!exists(job_path()));
-    cr_assert(!made.cgroup || !exists(*cgroup_path(job_id)));
-}
-
-}  // namespace
+using namespace setup_test;
 
 TestSuite(setup, .init = setup, .fini = teardown, .timeout = 30);
-#define AS_ROOT() \
-    if (::geteuid() != 0) cr_skip_test("needs root")
 
 Test(setup, starts_the_agent_as_the_user) {
     AS_ROOT();
@@ -205,14 +110,6 @@ Test(setup, its_memory_is_bounded_where_the_host_allows) {
     cr_assert(limit == std::to_string((1ULL << 20) + (512ULL << 20)) + "\n", "%s", limit.c_str());
 }
 
-static void expect_degraded(const state& made, const char* part) {
-    cr_assert(!made.ready);
-    cr_assert(made.reason.find(part) != std::string::npos, "%s", made.reason.c_str());
-    const auto directory = job_directory::open(where.run_directory, job_id);
-    cr_assert(directory.has_value());
-    cr_assert(*read_state(*directory) == made);
-}
-
 Test(setup, an_agent_that_is_degraded_says_why) {
     AS_ROOT();
     agent_script("echo 'degraded no io_uring\x1b[31m' >&4; exec sleep 60");
@@ -291,38 +188,6 @@ Test(setup, the_next_start_of_the_job_replaces_the_agent) {
     cr_assert_eq(second.restart_count, 1);
 }
 
-Test(setup, what_a_dead_agent_left_is_cleaned) {
-    AS_ROOT();
-    const state first = ready_agent();
-    ::kill(first.agent_pid, SIGKILL);
-    ::waitpid(first.agent_pid, nullptr, 0);
-    const state second = set_up(asked(), job_id, where);
-    cr_assert(second.ready, "%s", second.reason.c_str());
-    write_text(job_path() + "/state.json", "{broken", 0644);
-    const state third = set_up(asked(), job_id, where);
-    cr_assert(third.ready, "%s", third.reason.c_str());
-    cr_assert(agent_alive(third));
-    // Where the host lets it have no control group, nothing names it any more.
-    if (second.cgroup) cr_assert(!agent_alive(second));
-    else ::kill(second.agent_pid, SIGKILL);
-}
-
-Test(setup, the_epilog_ends_an_agent_whose_state_is_damaged) {
-    AS_ROOT();
-    state of_another_job;
-    of_another_job.job_id = job_id + 1;
-    for (const std::string& text : {std::string("{broken"), encode_state(of_another_job)}) {
-        const state made = ready_agent();
-        if (!made.cgroup) {
-            ::kill(made.agent_pid, SIGKILL);
-            cr_skip_test("no memory control group: %s", made.cgroup_reason.c_str());
-        }
-        write_text(job_path() + "/state.json", text, 0644);
-        cr_assert(end_job(where.run_directory, job_id, 1000).has_value());
-        expect_nothing_left(made);
-    }
-}
-
 Test(setup, follows_no_link_and_uses_no_foreign_directory) {
     AS_ROOT();
     agent_script("echo ready >&4; exec sleep 60");
@@ -343,81 +208,4 @@ Test(setup, follows_no_link_and_uses_no_foreign_directory) {
     made = set_up(asked(), job_id, where);
     cr_assert(!made.ready && made.reason.find("others than root may write it") != std::string::npos, "%s",
               made.reason.c_str());
-}
-
-Test(setup, the_epilog_lets_the_agent_drain) {
-    AS_ROOT();
-    cr_assert_eq(::mkdir((folder + "/shared").c_str(), 0777), 0);
-    cr_assert_eq(::chmod((folder + "/shared").c_str(), 0777), 0);
-    const state made = ready_agent("trap 'sleep 0.3; echo drained >" + folder +
-                                   "/shared/drained; exit 0' TERM; echo ready >&4\n"
-                                   "sleep 60 & wait");
-    const uint64_t start = mono_ns();
-    cr_assert(end_job(where.run_directory, job_id, 10'000).has_value());
-    const uint64_t took = (mono_ns() - start) / ns_per_ms;
-    cr_assert(took >= 290 && took < 2000, "%lu ms", took);
-    cr_assert(read_text(folder + "/shared/drained") == "drained\n");
-    expect_nothing_left(made);
-}
-
-Test(setup, the_epilog_kills_an_agent_that_does_not_end) {
-    AS_ROOT();
-    const state made = ready_agent(
-        "trap '' TERM; (trap '' TERM; while :; do sleep 0.1; done) & echo ready >&4; while :; do sleep 0.1; done");
-    const uint64_t start = mono_ns();
-    cr_assert(end_job(where.run_directory, job_id, 500).has_value());
-    const uint64_t took = (mono_ns() - start) / ns_per_ms;
-    cr_assert(took >= 490 && took < 3000, "%lu ms", took);
-    expect_nothing_left(made);
-    cr_assert(processes_of_session({made.agent_pid, made.agent_start_ticks}).empty());
-}
-
-Test(setup, the_control_group_holds_what_has_left_the_session) {
-    AS_ROOT();
-    const state made = ready_agent("setsid sleep 61 & echo ready >&4; exec sleep 60");
-    if (!made.cgroup) cr_skip_test("no memory control group: %s", made.cgroup_reason.c_str());
-    cr_assert(end_job(where.run_directory, job_id, 1000).has_value());
-    cr_assert(!exists(*cgroup_path(job_id)));
-}
-
-Test(setup, the_epilog_twice_and_without_prolog) {
-    AS_ROOT();
-    cr_assert(end_job(where.run_directory, job_id, 1000).has_value(), "no run directory at all");
-    const state made = ready_agent();
-    cr_assert(end_job(where.run_directory, job_id, 1000).has_value());
-    cr_assert(end_job(where.run_directory, job_id, 1000).has_value());
-    expect_nothing_left(made);
-}
-
-Test(setup, the_epilog_leaves_other_jobs_alone) {
-    AS_ROOT();
-    const state mine = ready_agent();
-    const uint32_t first = job_id;
-    job_id += 100'000;
-    const state other = ready_agent();
-    cr_assert(end_job(where.run_directory, job_id, 1000).has_value());
-    cr_assert(!agent_alive(other));
-    cr_assert(agent_alive(mine));
-    job_id = first;
-    cr_assert(exists(job_path() + "/agent.sock"));
-}
-
-Test(setup, the_epilog_leaves_a_stranger_with_the_agents_number_alone) {
-    AS_ROOT();
-    state made = ready_agent();
-    const auto directory = job_directory::open(where.run_directory, job_id);
-    const pid_t agent = made.agent_pid;
-    const pid_t stranger = ::fork();
-    if (stranger == 0) {
-        ::setsid();
-        ::pause();
-        ::_exit(0);
-    }
-    made.agent_pid = stranger;  // the right number, another start
-    cr_assert(write_state(*directory, made).has_value());
-    cr_assert(end_job(where.run_directory, job_id, 500).has_value());
-    cr_assert_eq(::kill(stranger, 0), 0, "the stranger lives");
-    ::kill(stranger, SIGKILL);
-    ::waitpid(stranger, nullptr, 0);
-    ::kill(agent, SIGKILL);
 }
