@@ -49,7 +49,7 @@ void node::lead_start(const view& now) {
 void node::choose(bool after_damage) {
     const auto before = restart_->current().id;
     keeper_.post([this, start = start_number_.load(), run = run_, after_damage, before, damage = restart_->damage(),
-                  asked = asked_] {
+                  asked = start_.asked] {
         if (after_damage) {
             if (auto done = run->mark_damaged(before, damage); !done) log_.error(done.error().context);
         }

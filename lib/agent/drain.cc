@@ -1,22 +1,20 @@
 // Writing one pack.
 #include "agent/drain.h"
 
+#include "agent/transfers.h"
 #include "base/clock.h"
-#include "base/limits.h"
 #include "base/pages.h"
 #include "base/units.h"
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <fcntl.h>
 #include <thread>
 
 namespace varde::agent {
 
 namespace {
 
-constexpr uint64_t abandon_wait_ms = 60'000;  // for transfers in flight after a failure
 constexpr uint64_t cancelled_wait_ms = 2000;
 constexpr uint64_t idle_wait_ms = 130'000;  // a rank gives up by itself after 120 s: this one died unseen
 constexpr int look_ms = 50;                 // between looks for staged chunks and for a cancel
@@ -148,13 +146,17 @@ result<void> writing::collect(uint32_t least) {
 }
 
 result<void> writing::write_chunks() {
+    deadline idle = deadline::in_ms(idle_wait_ms);
     while (chunks_written_ < job_.image.chunk_count) {
+        if (idle.passed())
+            return fail(code::timeout, "no rank has staged anything for " + format_duration(idle_wait_ms / 1000));
         if (job_.cancelled.load(std::memory_order_relaxed)) {
             return fail(code::unavailable, "a rank ended or gave up before its shards were staged");
         }
         const uint32_t seen = node_->doorbell.load(std::memory_order_acquire);
         auto any = submit_ready();
         if (!any) return any.error();
+        if (*any || engine_.in_flight() > 0) idle = deadline::in_ms(idle_wait_ms);  // slow storage is no silent rank
         if (engine_.in_flight() > 0) {
             // With room in the engine only look; wait for a completion where nothing else can be done.
             if (auto done = collect(*any && !engine_.full() ? 0 : 1); !done) return done;
@@ -214,8 +216,9 @@ result<uint64_t> drain::write_once(drain_job& job) {
     job.bytes_done = 0;
     auto file = run_.create_pack(job.id, job.image.who.node_index, job.image.who.node_count, job.image.file_bytes);
     if (!file) return file.error();
-    const bool direct = file->direct() && !direct_refused_;
-    if (file->direct() && direct_refused_) ::fcntl(file->fd(), F_SETFL, ::fcntl(file->fd(), F_GETFL) & ~O_DIRECT);
+    if (direct_refused_) {
+        if (auto done = file->use_buffered(); !done) return done.error();
+    }
 
     writing attempt(job, engine_, node_, file->fd());
     result<uint64_t> seal = [&]() -> result<uint64_t> {
@@ -225,12 +228,9 @@ result<uint64_t> drain::write_once(drain_job& job) {
     }();
     if (!seal) {
         // The buffers of `attempt` and the slabs belong to the kernel until nothing is in flight.
-        while (!engine_.stop(deadline::in_ms(abandon_wait_ms))) {
-            log_.error("storage does not answer: writes of '" + file->path() +
-                       "' are stuck; training goes on without new checkpoints");
-        }
+        settle_transfers(engine_, log_, file->path());
         failure why = seal.error();
-        if (why.os_errno == EINVAL && direct) {
+        if (why.os_errno == EINVAL && file->direct()) {
             direct_refused_ = true;
             log_.warning("the file system of '" + file->path() +
                          "' refuses O_DIRECT writes, writing through the page cache");

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 
 #include <algorithm>
+#include <thread>
 
 namespace varde::agent {
 
@@ -12,6 +13,8 @@ namespace {
 constexpr uint64_t stop_wait_ns = 5 * ns_per_s;  // for the other nodes' packs, once ours is sealed
 constexpr uint64_t alone_ns = 60 * ns_per_s;     // an embedded agent without any rank ends after this
 
+constexpr int settle_look_ms = 10;
+
 }  // namespace
 
 void node::on_tick() {
@@ -19,7 +22,7 @@ void node::on_tick() {
     look_for_ended();
     if (stage_ == stage::training) look_for_late();
     settle_batch_exit();
-    if (log_.pending() && keeper_.idle()) flush_log();
+    if (log_.pending() && log_fd_ >= 0 && keeper_.idle()) flush_log();
 
     const bool over = start_is_over();
     const bool anyone = std::any_of(ranks_.begin(), ranks_.end(),
@@ -33,15 +36,15 @@ void node::on_tick() {
     const bool abandoned = !anyone && mono_ns() - alone_since_ns_ > alone_ns;
     const bool may_end = stopping_ || (with_.embedded && (abandoned || (stage_ != stage::idle && everyone_present())));
     if (!may_end || !over || !waiting_hellos_.empty() || batch_link_ != nullptr) return;
-    if (stop_until_ns_ == 0) stop_until_ns_ = mono_ns() + stop_wait_ns;
+    if (start_.stop_until_ns == 0) start_.stop_until_ns = mono_ns() + stop_wait_ns;
     // The leader stays a moment for the other nodes' packs, so that the manifest gets written; completeness does not
     // depend on it. A dead node's pack will not come.
     const bool dead = std::any_of(seen_.begin(), seen_.end(),
                                   [this](const sighting& other) { return is_silent(other, with_.silence_ns); });
-    const bool uncommitted = leading_ && !dead && mine_.generations[0].what == store::outcome::sealed &&
+    const bool uncommitted = start_.leading && !dead && mine_.generations[0].what == store::outcome::sealed &&
                              mine_.generations[0].step > mine_.complete_step;
-    if (uncommitted && !fenced_ && mono_ns() < stop_until_ns_) return;
-    if (!keeper_.idle() && mono_ns() < stop_until_ns_ + stop_wait_ns) return;
+    if (uncommitted && !start_.fenced && mono_ns() < start_.stop_until_ns) return;
+    if (!keeper_.idle() && mono_ns() < start_.stop_until_ns + stop_wait_ns) return;
     finished_ = true;
 }
 
@@ -55,13 +58,15 @@ void node::begin_stop() {
 }
 
 bool node::settle_threads(uint64_t timeout_ms) {
-    if (!fenced_ && pulse_ != nullptr) {
+    if (!start_.fenced && pulse_ != nullptr) {
         mine_.now = store::phase::ended;
         pulse_->set_slot(mine_);
     }
     bool settled = true;
     if (pulse_ != nullptr) settled = pulse_->stop(timeout_ms);
-    if (log_file_ && settled) log_.flush(log_file_.get());
+    flush_log();  // on the keeper: its storage may hang
+    const auto until = deadline::in_ms(timeout_ms);
+    while (!keeper_.idle() && !until.passed()) std::this_thread::sleep_for(std::chrono::milliseconds(settle_look_ms));
     return settled && keeper_.idle() && mover_.idle();
 }
 

@@ -3,7 +3,6 @@
 
 #include "arena/wire.h"
 #include "base/clock.h"
-#include "base/limits.h"
 #include "base/units.h"
 
 #include "varde.h"
@@ -14,6 +13,13 @@ namespace varde::agent {
 
 using store::outcome;
 
+namespace {
+
+// Steps older than any that a slot still tells of.
+constexpr size_t reported_failures_max = 1024;
+
+}  // namespace
+
 // ---- Saves
 
 generation_work& node::work_of(uint64_t step) {
@@ -22,9 +28,10 @@ generation_work& node::work_of(uint64_t step) {
     works_.push_back(std::make_unique<generation_work>());
     auto& work = *works_.back();
     work.step = step;
+    if (step == start_.armed_step) start_.armed_open = false;
     work.saves.resize(ranks_.size());
     work.ranges.resize(ranks_.size());
-    set_outcome(step, outcome::pending, nullptr, 0);
+    if (state_of(step) == nullptr) set_outcome(step, outcome::pending, nullptr, 0);
     return work;
 }
 
@@ -44,7 +51,11 @@ result<void> node::on_save(uint32_t index, const arena::save& what) {
     auto& work = work_of(what.step);
     work.saves[index] = what;
     work.ranges[index] = *rank.range;
-    if (fenced_) work.job.cancelled = true;
+    if (start_.fenced) work.job.cancelled = true;
+    if (state_of(what.step)->what != outcome::pending) {  // given up before this rank's word came
+        let_go(work, index);
+        return {};
+    }
     begin_drain(work);
     look_for_late();
     return {};
@@ -132,32 +143,44 @@ void node::drained(uint64_t step, const drain_outcome& how) {
 
 // A generation that never became whole on this node.
 void node::drop_work(uint64_t step, outcome how, const std::string& why) {
+    if (step == start_.armed_step) start_.armed_open = false;
     set_outcome(step, how, nullptr, 0);
     log_.warning("step " + std::to_string(step) + " is skipped on this node: " + why);
     note_failed(step);
     const auto found = std::find_if(works_.begin(), works_.end(), [&](const auto& work) { return work->step == step; });
     if (found != works_.end()) {
-        // Chunks that some ranks did stage are let go on the mover, in their order.
-        auto* work = found->release();
-        works_.erase(found);
         for (uint32_t rank = 0; rank < ranks_.size(); rank++) {
-            if (!work->saves[rank]) continue;
-            const auto& save = *work->saves[rank];
-            work->job.sources.push_back({control_of(rank), nullptr, 0, save.first_chunk, save.chunk_count});
-            if (ranks_[rank].gone) work->job.cancelled = true;
+            if ((*found)->saves[rank]) let_go(**found, rank);
         }
-        mover_.post([work] {
-            const std::unique_ptr<generation_work> owned(work);
-            for (const auto& source : owned->job.sources) discard_chunks(source, owned->job.cancelled);
-        });
+        if ((*found)->discards == 0) works_.erase(found);
     }
+    beat();
+}
+
+// The chunks of a rank that no pack will have are let go on the mover, in their order.  The work stays known until
+// then, so that the death of the rank reaches it, and no other start begins on the same memory.
+void node::let_go(generation_work& work, uint32_t rank) {
+    const auto& save = *work.saves[rank];
+    if (ranks_[rank].gone) work.job.cancelled = true;
+    work.discards++;
+    mover_.post([this, &work, source = drain_source{control_of(rank), nullptr, 0, save.first_chunk, save.chunk_count}] {
+        discard_chunks(source, work.job.cancelled);
+        main_.post([this, &work] {
+            if (--work.discards == 0) forget(work);
+        });
+    });
+}
+
+void node::forget(generation_work& work) {
+    std::erase_if(works_, [&](const auto& one) { return one.get() == &work; });
     beat();
 }
 
 // ---- Due
 
 void node::arm(uint64_t step) {
-    armed_step_ = step;
+    start_.armed_step = step;
+    start_.armed_open = step > mine_.complete_step && state_of(step) == nullptr;
     for (uint32_t rank = 0; rank < ranks_.size(); rank++)
         control_of(rank)->due_step.store(step, std::memory_order_relaxed);
     look_for_late();
@@ -175,9 +198,9 @@ bool node::passed_by(uint32_t index, uint64_t step) const {
 
 void node::look_for_late() {
     std::vector<uint64_t> open;
-    if (armed_step_ != 0 && state_of(armed_step_) == nullptr) open.push_back(armed_step_);
+    if (start_.armed_open) open.push_back(start_.armed_step);
     for (const auto& work : works_) {
-        if (!work->draining && run_ != nullptr) open.push_back(work->step);
+        if (!work->draining && work->discards == 0 && run_ != nullptr) open.push_back(work->step);
     }
     for (const uint64_t step : open) {
         const auto work =
@@ -185,8 +208,10 @@ void node::look_for_late() {
         for (uint32_t rank = 0; rank < ranks_.size(); rank++) {
             if (work != works_.end() && (*work)->saves[rank]) continue;
             if (!passed_by(rank, step)) continue;
-            if (ranks_[rank].left && work == works_.end())
-                break;  // training ended before a step that nobody saved: nothing is lost
+            if (ranks_[rank].left && work == works_.end()) {  // training ended before a step that nobody saved
+                start_.armed_open = false;
+                break;
+            }
             const bool ended = ranks_[rank].gone || ranks_[rank].left;
             drop_work(step, ended ? outcome::failed : outcome::late,
                       "rank " + std::to_string(ranks_[rank].facts.rank) +
@@ -197,7 +222,7 @@ void node::look_for_late() {
 }
 
 void node::follow_generation(const store::slot& leader) {
-    if (leader.proposed_step > armed_step_) arm(leader.proposed_step);
+    if (leader.proposed_step > start_.armed_step) arm(leader.proposed_step);
     if (leader.complete_step > mine_.complete_step) note_complete(leader.complete_step);
     note_failed(leader.failed_step);
 }
@@ -263,23 +288,23 @@ void node::lead_generations(const view& now) {
                   std::to_string(schedule_->step_ns() / ns_per_ms) + " ms per step");
         beat();
     }
-    if (schedule_->stretched() != stretched_reported_) {
-        stretched_reported_ = schedule_->stretched();
+    if (schedule_->stretched() != start_.stretched_reported) {
+        start_.stretched_reported = schedule_->stretched();
         log_.warning(
             "the last generation is still being written when the next is due: it waits, the interval gets longer");
-        history("stretched", {}, {{"count", stretched_reported_}});
+        history("stretched", {}, {{"count", start_.stretched_reported}});
     }
     report_failures(now);
     for (const auto& generation : newly_complete(now, mine_.complete_step)) {
-        if (generation.step > committing_step_) commit(generation);
+        if (generation.step > start_.committing_step) commit(generation);
     }
 }
 
 void node::commit(const sealed_generation& generation) {
-    committing_step_ = generation.step;
+    start_.committing_step = generation.step;
     store::manifest record{
         facts_.name, {generation.step, mine_.incarnation}, facts_.world, generation.packs, wall_ns(), VARDE_VERSION};
-    keeper_.post([this, start = start_number_.load(), run = run_, record = std::move(record), keep = keep_] {
+    keeper_.post([this, start = start_number_.load(), run = run_, record = std::move(record), keep = keep()] {
         auto done = run->commit(record);
         main_.post([this, start, step = record.id.step, done] {
             if (start == start_number_) committed(step, done);
@@ -289,13 +314,9 @@ void node::commit(const sealed_generation& generation) {
         if (!retired)
             log_.error("couldn't delete old generations: " + retired.error().context +
                        "; trying again after the next one");
-        const std::time_t seconds = static_cast<std::time_t>(record.wall_ns / ns_per_s);
-        tm parts{};
-        ::localtime_r(&seconds, &parts);
-        char clock[16];
-        ::strftime(clock, sizeof clock, "%H:%M:%S", &parts);
         if (!slurm_.present()) return;
-        auto told = slurm_.comment("varde: step " + std::to_string(record.id.step) + " durable " + clock);
+        auto told = slurm_.comment("varde: step " + std::to_string(record.id.step) + " durable " +
+                                   local_time(record.wall_ns, "%H:%M:%S"));
         if (!told) log_.warning("couldn't set the job's comment: " + told.error().context);
     });
 }
@@ -320,14 +341,15 @@ void node::report_failures(const view& now) {
         if (!other.seen) continue;
         for (const auto& state : other.slot.generations) {
             const bool bad = state.what == outcome::failed || state.what == outcome::late;
-            if (!bad || state.step <= reported_failed_step_) continue;
-            reported_failed_step_ = state.step;
-            mine_.failed_step = state.step;
-            if (requeue_asked_) continue;  // the end of the incarnation is no news of its generations
+            if (!bad || !start_.reported_failures.insert(state.step).second) continue;
+            mine_.failed_step = std::max(mine_.failed_step, state.step);
+            if (start_.requeue_asked) continue;  // the end of the incarnation is no news of its generations
             history(state.what == outcome::failed ? "failed" : "late", {{"host", other.slot.host}},
                     {{"step", state.step}, {"errno", state.os_errno}});
         }
     }
+    while (start_.reported_failures.size() > reported_failures_max)
+        start_.reported_failures.erase(start_.reported_failures.begin());
 }
 
 }  // namespace varde::agent

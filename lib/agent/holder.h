@@ -7,8 +7,8 @@
 
 namespace varde::agent {
 
-// Runs until a worker ends with status 0; SIGTERM is passed on to the worker.  `locked` is called once the arena is
-// locked, or with the reason why it is not.  Returns an exit status.
+// Runs until a worker ends with status 0; SIGTERM is passed on to the worker.  The arena is locked in the background;
+// what cannot be locked is said in the log.  Returns an exit status.
 int run_holder(unique_fd listening, node_memory memory, const settings& with);
 
 }  // namespace varde::agent

@@ -140,16 +140,16 @@ std::vector<sealed_generation> newly_complete(const view& what, uint64_t complet
 
 // ---- death
 
-std::vector<uint32_t> dead_nodes(const view& what, const leader_options& options, const schedule& pace) {
+std::vector<uint32_t> dead_nodes(const view& what, uint64_t silence_ns, const schedule& pace) {
     std::vector<uint32_t> dead;
     // A step that simply takes long is not stopped training: half again as long as usual, and one more for the reading
     // of the slots.
-    const uint64_t patience_ns = std::max(options.silence_ns, 5 * pace.step_ns() / 2);
+    const uint64_t patience_ns = std::max(silence_ns, 5 * pace.step_ns() / 2);
     if (pace.stalled_ns(what.now_ns) < patience_ns) return dead;
     for (uint32_t index = 0; index < what.nodes.size(); index++) {
         const auto& node = what.nodes[index];
         if (index == what.self || !node.seen || node.slot.now == phase::ended) continue;
-        if (is_silent(node, options.silence_ns)) dead.push_back(index);
+        if (is_silent(node, silence_ns)) dead.push_back(index);
     }
     return dead;
 }

@@ -33,7 +33,6 @@ struct view {
 
 struct leader_options {
     uint64_t interval_ns = 0;  // 0: nobody asks for checkpoints
-    uint64_t silence_ns = 0;   // a slot quiet for so long is silent
     uint64_t lead_ns = 0;      // from a proposal to its step: all nodes must have read it by then
 };
 
@@ -87,7 +86,7 @@ struct sealed_generation {
 std::vector<sealed_generation> newly_complete(const view& what, uint64_t complete_step);
 
 // ---- Who has died: silent nodes, while training has stopped.  Both, so that a slow file system alone is no alarm.
-std::vector<uint32_t> dead_nodes(const view& what, const leader_options& options, const schedule& pace);
+std::vector<uint32_t> dead_nodes(const view& what, uint64_t silence_ns, const schedule& pace);
 
 // ---- Which generation all nodes restore
 class restart {

@@ -2,7 +2,6 @@
 #include "agent/link.h"
 
 #include <cerrno>
-#include <cstring>
 #include <fcntl.h>
 #include <sys/socket.h>
 
@@ -23,7 +22,6 @@ result<link> link::accept(int listening, uid_t owner) {
     }
     link made;
     made.socket_ = std::move(socket);
-    made.peer_uid_ = peer.uid;
     made.peer_pid_ = peer.pid;
     return made;
 }
@@ -56,22 +54,10 @@ void link::send(std::string frame, const std::array<int, 2>* fds) {
 result<void> link::flush() {
     while (!out_.empty()) {
         auto& next = out_.front();
-        iovec part{next.bytes.data() + next.sent, next.bytes.size() - next.sent};
-        msghdr message{};
-        message.msg_iov = &part;
-        message.msg_iovlen = 1;
-        alignas(cmsghdr) char control[CMSG_SPACE(2 * sizeof(int))] = {};
-        if (next.fds[0]) {
-            message.msg_control = control;
-            message.msg_controllen = sizeof control;
-            cmsghdr* head = CMSG_FIRSTHDR(&message);
-            head->cmsg_level = SOL_SOCKET;
-            head->cmsg_type = SCM_RIGHTS;
-            head->cmsg_len = CMSG_LEN(2 * sizeof(int));
-            const int numbers[2] = {next.fds[0].get(), next.fds[1].get()};
-            std::memcpy(CMSG_DATA(head), numbers, sizeof numbers);
-        }
-        const ssize_t sent = ::sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+        const int numbers[2] = {next.fds[0].get(), next.fds[1].get()};
+        const std::span<const int> travelling(numbers, next.fds[0] ? 2 : 0);
+        const ssize_t sent =
+            arena::send_some(socket_.get(), std::string_view(next.bytes).substr(next.sent), travelling);
         if (sent < 0 && errno == EINTR) continue;
         if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return {};
         if (sent < 0) {

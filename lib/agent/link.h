@@ -19,7 +19,6 @@ public:
 
     int fd() const noexcept { return socket_.get(); }
     pid_t peer_pid() const noexcept { return peer_pid_; }
-    bool peer_is_root() const noexcept { return peer_uid_ == 0; }
 
     // Reads what is there.  unavailable: the peer has closed.
     result<void> fill();
@@ -44,7 +43,6 @@ private:
         std::array<unique_fd, 2> fds;
     };
     unique_fd socket_;
-    uid_t peer_uid_ = 0;
     pid_t peer_pid_ = 0;
     arena::frame_reader frames_;
     std::deque<outgoing> out_;

@@ -1,6 +1,8 @@
 // Reading a generation.
 #include "agent/load.h"
 
+#include "agent/transfers.h"
+
 #include "base/checked.h"
 #include "base/limits.h"
 #include "base/pages.h"
@@ -17,7 +19,6 @@ namespace varde::agent {
 namespace {
 
 constexpr int look_ms = 50;
-constexpr uint64_t abandon_wait_ms = 60'000;
 
 // Reads all of [offset, offset + size); falls back to the page cache where the file system refuses O_DIRECT only when
 // it is used.
@@ -70,8 +71,8 @@ std::vector<load_step> cut_into_steps(const std::vector<pack::piece>& pieces, co
     return steps;
 }
 
-load::load(store::run_directory& run, load_job job, sender send)
-    : run_(run), job_(std::move(job)), send_(std::move(send)), lanes_(job_.targets.size()) {}
+load::load(store::run_directory& run, load_job job, sender send, logger& log)
+    : run_(run), job_(std::move(job)), send_(std::move(send)), log_(log), lanes_(job_.targets.size()) {}
 
 // Header and seal of one pack, checked against the file and against what was asked for.
 result<load_source> load::open_source(uint32_t node_index) {
@@ -113,6 +114,7 @@ result<load_source> load::open_source(uint32_t node_index) {
     }
     source.image = std::move(*image);
     source.sums = std::move(*sums);
+    source.fd = std::move(*fd);
     return source;
 }
 
@@ -138,6 +140,7 @@ result<void> load::open_sources() {
     for (uint32_t index = 0; index < job_.saved_node_count; index++) {
         auto source = open_source(index);
         if (!source) return source.error();
+        source->fd.reset();
         sources_.push_back(std::move(*source));
     }
     return {};
@@ -165,6 +168,7 @@ result<void> load::make_lanes() {
                                              ", a rank's slab has only " + format_bytes(wanted.slab_bytes) +
                                              "; raise --ckpt-memory");
         }
+        for (const auto& step : steps) sources_[step.source].steps_left++;
         const std::lock_guard guard(mutex_);
         lanes_[target].steps = std::move(steps);
         lanes_[target].places.assign(places, holding::free);
@@ -207,17 +211,18 @@ result<bool> load::submit_next(size_t target) {
 result<void> load::verify_and_send(size_t target, size_t place) {
     const auto& wanted = job_.targets[target];
     auto& step = lanes_[target].steps[lanes_[target].step_in[place]];
-    const auto& source = sources_[step.source];
+    auto& source = sources_[step.source];
     const auto where = pack::place_of_chunk(source.image, source.image.ranges[step.range], step.chunk_in_range);
     const std::span<const std::byte> bytes(wanted.slab + place * place_bytes_, where.size_bytes);
     auto good = pack::verify_chunk(bytes, source.sums[where.index], "'" + source.path + "'", where.index);
     if (!good) return good;
+    if (--source.steps_left == 0) source.fd.reset();  // a restart on other nodes reads from very many packs
     for (auto& copy : step.copies) copy.place_offset += place * place_bytes_;
     {
         const std::lock_guard guard(mutex_);
         lanes_[target].places[place] = holding::sent;
     }
-    send_(wanted.local_rank, {job_.attempt, ticket_of(place), std::move(step.copies)});
+    send_(wanted.local_rank, {ticket_of(place), std::move(step.copies)});
     return {};
 }
 
@@ -295,7 +300,7 @@ result<void> load::carry_out(io::engine& engine) {
     if (auto done = make_lanes(); !done) return done;
     auto done = run_lanes();
     // Reads in flight still write into the slabs.
-    while (engine_->in_flight() > 0 && !engine_->stop(deadline::in_ms(abandon_wait_ms))) {}
+    settle_transfers(*engine_, log_, run_.path() + "/" + store::generation_name(job_.id));
     return done;
 }
 

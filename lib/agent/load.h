@@ -6,6 +6,7 @@
 // in turn, so that they load in parallel.
 #pragma once
 
+#include "agent/log.h"
 #include "arena/protocol.h"
 #include "base/clock.h"
 #include "io/engine.h"
@@ -42,7 +43,8 @@ struct load_source {
     std::string path;
     pack::image image;
     std::vector<uint64_t> sums;
-    unique_fd fd;  // open while chunks are read from it
+    unique_fd fd;             // open while chunks are read from it
+    uint64_t steps_left = 0;  // of all ranks
 };
 
 // One chunk to read for one rank, and what the rank copies out of it (place_offset still counts from the chunk's
@@ -68,7 +70,7 @@ public:
     // `send` hands a chunk to a rank; called on the mover thread.
     using sender = std::function<void(uint32_t local_rank, const arena::restore_chunk& chunk)>;
 
-    load(store::run_directory& run, load_job job, sender send);
+    load(store::run_directory& run, load_job job, sender send, logger& log);
 
     // Loads everything; returns when every rank has taken its last chunk.  damaged: a pack breaks its format or a
     // checksum; mismatch: what is stored does not fit; other codes: the storage or a rank failed.
@@ -104,6 +106,7 @@ private:
     io::engine* engine_ = nullptr;
     load_job job_;
     sender send_;
+    logger& log_;
     std::vector<load_source> sources_;
     uint64_t place_bytes_ = 0;
 

@@ -1,6 +1,8 @@
 // Formatting and keeping of log lines.
 #include "agent/log.h"
 
+#include "base/clock.h"
+
 #include <ctime>
 #include <syslog.h>
 #include <unistd.h>
@@ -10,14 +12,10 @@ namespace varde::agent {
 namespace {
 
 std::string stamp() {
-    timespec now{};
-    ::clock_gettime(CLOCK_REALTIME, &now);
-    tm parts{};
-    ::localtime_r(&now.tv_sec, &parts);
-    char text[48];
-    const size_t length = ::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &parts);
-    ::snprintf(text + length, sizeof text - length, ".%03ld", now.tv_nsec / 1'000'000);
-    return text;
+    const uint64_t now = wall_ns();
+    char thousandths[8];
+    ::snprintf(thousandths, sizeof thousandths, ".%03u", static_cast<unsigned>(now / ns_per_ms % 1000));
+    return local_time(now, "%Y-%m-%dT%H:%M:%S") + thousandths;
 }
 
 int priority(level how) {
@@ -30,6 +28,14 @@ int priority(level how) {
 }
 
 }  // namespace
+
+std::string local_time(uint64_t wall_ns, const char* format) {
+    const auto seconds = static_cast<time_t>(wall_ns / ns_per_s);
+    tm parts{};
+    ::localtime_r(&seconds, &parts);
+    char text[48];
+    return std::string(text, ::strftime(text, sizeof text, format, &parts));
+}
 
 logger::logger(std::string name) : name_(std::move(name)) { ::openlog("varde-agent", LOG_PID | LOG_NDELAY, LOG_USER); }
 

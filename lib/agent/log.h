@@ -7,6 +7,7 @@
 #include "base/handle.h"
 #include "base/result.h"
 
+#include <cstdint>
 #include <deque>
 #include <mutex>
 #include <string>
@@ -14,6 +15,9 @@
 namespace varde::agent {
 
 enum class level { info, warning, error };
+
+// A wall-clock time for people, in the host's zone; `format` as for strftime.
+std::string local_time(uint64_t wall_ns, const char* format);
 
 class logger {
 public:

@@ -16,6 +16,7 @@
 #include <cstring>
 #include <fcntl.h>
 #include <getopt.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -120,7 +121,7 @@ result<void> fill_in(arguments& given) {
         if (::access((given.with.slurm_bin + "/scontrol").c_str(), X_OK) != 0) given.with.slurm_bin.clear();
     }
     if (given.arena_bytes == 0) {
-        const auto pages = static_cast<uint64_t>(::sysconf(_SC_AVPHYS_PAGES));
+        const auto pages = static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES));
         const auto memory_bytes = pages * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
         given.arena_bytes = arena_bytes(*site, std::nullopt, std::nullopt, memory_bytes);
     }
@@ -164,17 +165,27 @@ void leave_parent() {
     ::setsid();
 }
 
-void close_inherited(const arguments& given, int listening) {
+// The library's host program may have left descriptors open that a daemon must not keep.
+void close_foreign(int listening) {
+    if (listening > 3) ::close_range(3, static_cast<unsigned>(listening) - 1, 0);
+    ::close_range(static_cast<unsigned>(listening) + 1, ~0U, 0);
+}
+
+// Only when nothing can fail any more: until then a reason goes to standard error, which the library reads.
+void leave_streams() {
     for (const int fd : {0, 1, 2}) {
         const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
         if (null >= 0 && null != fd) ::dup2(null, fd);
         if (null > 2) ::close(null);
     }
-    // The library's host program may have left descriptors open that a daemon must not keep.
-    if (given.with.embedded) {
-        if (listening > 3) ::close_range(3, static_cast<unsigned>(listening) - 1, 0);
-        ::close_range(static_cast<unsigned>(listening) + 1, ~0U, 0);
-    }
+}
+
+// A rank and a pack take one descriptor each; the soft limit is a habit for select(), which is not used here.
+void raise_descriptors() {
+    rlimit limit{};
+    if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+    limit.rlim_cur = limit.rlim_max;
+    discard(::setrlimit(RLIMIT_NOFILE, &limit), "the soft limit is enough for all but very large restarts");
 }
 
 std::string host_name() {
@@ -212,13 +223,15 @@ int main(int argc, char** argv) {
     if (!listening) return complain(*given, listening.error());
     ::fcntl(listening->get(), F_SETFL, ::fcntl(listening->get(), F_GETFL) | O_NONBLOCK);
     ::fcntl(listening->get(), F_SETFD, FD_CLOEXEC);
-    close_inherited(*given, listening->get());
+    if (given->with.embedded) close_foreign(listening->get());
+    raise_descriptors();
     auto memory = agent::make_memory(given->arena_bytes);
     if (!memory) return complain(*given, memory.error());
     if (given->ready_fd >= 0) {
         discard(static_cast<int>(::write(given->ready_fd, "ready\n", 6)), "the prolog has a deadline of its own");
         ::close(given->ready_fd);
     }
+    leave_streams();
     if (given->with.embedded) leave_parent();
     return agent::run_holder(std::move(*listening), std::move(*memory), given->with);
 }

@@ -7,7 +7,6 @@
 #include "base/units.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -26,8 +25,7 @@ constexpr uint64_t places_wanted = 8;  // chunks per slab below which chunks are
 
 node::node(settings with, node_memory& memory, ledger& records, inbox& main, logger& log)
     : with_(std::move(with)), memory_(memory), ledger_(records), main_(main), log_(log),
-      slurm_(with_.slurm_bin, with_.job_id), keep_(with_.keep), max_restarts_(with_.max_restarts),
-      alone_since_ns_(mono_ns()) {
+      slurm_(with_.slurm_bin, with_.job_id), alone_since_ns_(mono_ns()) {
     mover_.post([this] {
         discard(static_cast<int>(engine_on_mover().in_flight()), "made now, so that the first work finds it");
     });
@@ -38,7 +36,8 @@ node::~node() = default;
 // On the mover, before its first work: registering buffers faults in the whole arena, and ranks must not wait for that
 // to say hello.
 io::engine& node::engine_on_mover() {
-    if (engine_ != nullptr) return *engine_;
+    if (engine_ != nullptr && !engine_->is_broken()) return *engine_;
+    engine_.reset();
     io::engine_options options;
     options.depth = engine_depth;
     options.buffers = {{memory_.arena.data(), memory_.arena.size_bytes()}};
@@ -89,7 +88,7 @@ void node::refuse(link& to, code what, const std::string& text) {
 }
 
 void node::refuse_all(code what, const std::string& text) {
-    refusal_ = {what, text};  // also for ranks that come later
+    start_.refusal = {what, text};  // also for ranks that come later
     stage_ = stage::refused;
     for (auto& rank : ranks_) {
         if (rank.wire != nullptr) refuse(*rank.wire, what, text);
@@ -113,10 +112,11 @@ result<void> node::on_frame(link& from, const arena::frame& what) {
     case message::restore: {
         auto body = arena::decode<arena::restore>(what.payload);
         if (!body) return body.error();
-        if (!ranks_[rank].range) return fail(code::invalid, "restore came before a layout");
+        if (!ranks_[rank].range || body->layout_version != ranks_[rank].layout_version)
+            return fail(code::invalid, "restore came without its layout");
         ranks_[rank].wants_restore = true;
-        if (stage_ == stage::refused) refuse(from, refusal_.what, refusal_.text);
-        if (stage_ == stage::training) from.send_message(arena::restored{restored_step_, mine_.incarnation});
+        if (stage_ == stage::refused) refuse(from, start_.refusal.what, start_.refusal.text);
+        if (stage_ == stage::training) from.send_message(arena::restored{start_.restored_step, mine_.incarnation});
         return {};
     }
     case message::chunk_taken: {
@@ -174,7 +174,7 @@ result<void> node::on_hello(link& from, const arena::hello& facts) {
         waiting_hellos_.emplace_back(&from, facts);
         return {};
     }
-    if (stage_ == stage::refused) refuse(from, refusal_.what, refusal_.text);
+    if (stage_ == stage::refused) refuse(from, start_.refusal.what, start_.refusal.text);
     else welcome_rank(from, facts);
     return {};
 }
@@ -186,7 +186,9 @@ void node::serve_waiting_hellos() {
         auto waiting = std::move(waiting_hellos_);
         waiting_hellos_.clear();
         stage_ = stage::idle;
-        for (auto& [from, facts] : waiting) discard(on_hello(*from, facts), "it answers the rank itself");
+        for (auto& [from, facts] : waiting) {
+            if (auto done = on_hello(*from, facts); !done) refuse(*from, done.error().what, done.error().context);
+        }
     } else if (mono_ns() - waiting_since_ns_ > hello_wait_ns) {
         for (auto& [from, facts] : waiting_hellos_) {
             refuse(*from, code::busy,
@@ -206,10 +208,10 @@ void node::begin_start(const arena::hello& facts) {
     restart_.reset();
     schedule_.reset();
     load_.reset();
-    load_attempt_ = followed_attempt_ = armed_step_ = committing_step_ = restored_step_ = first_step_seen_ = 0;
-    fenced_ = leading_ = requeue_asked_ = requeued_ = false;
+    start_ = {};
     mine_ = {};
     run_ = nullptr;
+    log_fd_ = -1;
     if (pulse_ != nullptr && !pulse_->stop(old_pulse_ms))
         discard(pulse_.release() != nullptr, "it hangs in dead storage and must live on");
     pulse_.reset();
@@ -219,7 +221,7 @@ void node::begin_start(const arena::hello& facts) {
     }
     auto* shared = node_control();
     shared->fenced = 0;
-    shared->incarnation = shared->complete_step = shared->failed_step = 0;
+    shared->complete_step = shared->failed_step = 0;
     if (auto done = ledger_.clear(); !done) log_.error(done.error().context);
     stage_ = stage::opening;
     open_run();
@@ -254,8 +256,8 @@ void node::welcome_rank(link& from, const arena::hello& facts) {
         return;
     }
     if (rank.wire != nullptr) rank.wire->local_rank = -1;  // its old connection, about to be closed
-    if (!facts.again) {  // also one that died in this start and was started again: the ring goes on where its rank has
-                         // stopped
+    // Also one that died in this start and was started again: the ring goes on where its rank has stopped.
+    if (!facts.again) {
         rank.next_chunk = control_of(facts.local_rank)->staged.load();
         rank.saved_step = 0;
         rank.wants_restore = false;

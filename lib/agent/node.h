@@ -23,6 +23,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <set>
 #include <vector>
 
 namespace varde::agent {
@@ -59,13 +60,37 @@ struct local_rank {
     uint64_t saved_step = 0;
 };
 
-// A generation that is being staged or drained on this node.
+// A generation that the mover has, or will have, to do with: one that is being staged or drained, or one that was
+// dropped and whose chunks are let go as they are staged.
 struct generation_work {
     uint64_t step = 0;
     std::vector<std::optional<arena::save>> saves;  // per local rank
     std::vector<pack::range> ranges;                // as they were at the save
-    bool draining = false;                          // handed to the mover
+    bool draining = false;                          // handed to the mover as a pack
+    uint32_t discards = 0;                          // handed to the mover as chunks to let go
     drain_job job;
+};
+
+// What belongs to one start and must not reach the next.
+struct start_state {
+    options asked;           // --ckpt-keep, --ckpt-restart, --ckpt-max-restarts
+    arena::refused refusal;  // where the stage is `refused`
+    bool fenced = false;
+    bool leading = false;
+    uint64_t restored_step = 0;
+    uint64_t first_step_seen = 0;
+    uint64_t followed_attempt = 0;
+    uint64_t shown_life_ns = 0;
+    uint64_t armed_step = 0;
+    bool armed_open = false;  // nothing is known of the armed step yet
+    uint64_t committing_step = 0;
+    std::set<uint64_t> reported_failures;  // steps, for history.jsonl
+    uint64_t stretched_reported = 0;
+    bool requeue_asked = false;
+    bool requeue_under_way = false;
+    bool requeued = false;
+    uint64_t requeue_again_ns = 0;
+    uint64_t stop_until_ns = 0;
 };
 
 class node {
@@ -117,12 +142,16 @@ private:
 
     // start.cc
     void open_run();
-    struct opened_run {
-        std::unique_ptr<store::run_directory> run;
-        store::roster roster;
+    struct open_files {
+        store::run_directory run;
         unique_fd log_file;
+    };
+    struct opened_run {
+        std::unique_ptr<open_files> files;
+        store::roster roster;
         uint64_t incarnation = 0;
     };
+    result<void> read_options();
     static result<opened_run> open_on_keeper(const std::string& directory, const std::string& name,
                                              const store::slot& mine);
     void opened(result<opened_run> made);
@@ -137,6 +166,7 @@ private:
     void lead_start(const view& now);
     void choose(bool after_damage);
     void chosen(const result<store::generation>& found);
+    void show_life(uint64_t now_ns);
     void beat();
 
     // generations.cc
@@ -147,6 +177,8 @@ private:
     drain_outcome drain_on_mover(generation_work& work);
     void drained(uint64_t step, const drain_outcome& how);
     void drop_work(uint64_t step, store::outcome how, const std::string& why);
+    void let_go(generation_work& work, uint32_t rank);
+    void forget(generation_work& work);
     void arm(uint64_t step);
     void look_for_late();
     bool passed_by(uint32_t rank, uint64_t step) const;
@@ -167,6 +199,7 @@ private:
     result<void> on_batch_exit(link& from, const arena::frame& what);
     void settle_batch_exit();
     void answer_batch(bool requeued);
+    uint32_t keep() const noexcept { return start_.asked.keep.value_or(with_.keep); }
     std::string budget_refusal() const;
     void history(const char* event, const std::vector<std::pair<std::string, std::string>>& texts,
                  const std::vector<std::pair<std::string, uint64_t>>& numbers);
@@ -187,50 +220,32 @@ private:
     std::vector<local_rank> ranks_;
     std::deque<std::pair<link*, arena::hello>> waiting_hellos_;  // of a new start, while the old one ends
     uint64_t waiting_since_ns_ = 0;
-    uint32_t keep_ = 0;
-    uint32_t max_restarts_ = 0;
-    arena::refused refusal_;               // of this start, where its stage is `refused`
-    options asked_;                        // restart policy
-    store::run_directory* run_ = nullptr;  // of this start
-    std::vector<std::unique_ptr<store::run_directory>>
-        runs_;  // of all starts: tasks of an earlier one may still be under way
-    unique_fd log_file_;
+    start_state start_;
+    store::run_directory* run_ = nullptr;              // of this start
+    int log_fd_ = -1;                                  // its log file
+    std::vector<std::unique_ptr<open_files>> opened_;  // of all starts: tasks of an earlier one may still be under way
     std::unique_ptr<pulse> pulse_;
     std::vector<sighting> seen_;
     store::slot mine_;
-    bool fenced_ = false;
     bool stopping_ = false;
     bool finished_ = false;
-    uint64_t stop_until_ns_ = 0;
     uint64_t alone_since_ns_ = 0;
     uint64_t processes_version_ = 1;
-    uint64_t restored_step_ = 0;
-    uint64_t first_step_seen_ = 0;
     std::unique_ptr<load> load_;
-    uint64_t load_attempt_ = 0;
-    uint64_t followed_attempt_ = 0;
     std::unique_ptr<restart> restart_;  // while leading a start
     std::unique_ptr<schedule> schedule_;
-    bool leading_ = false;
 
     // Generations
     std::unique_ptr<io::engine> engine_;  // the mover's
     bool direct_refused_ = false;  // the mover's: the file system took O_DIRECT at open and refused it at a write
     std::deque<std::unique_ptr<generation_work>> works_;
-    uint64_t armed_step_ = 0;
-    uint64_t committing_step_ = 0;
-    uint64_t reported_failed_step_ = 0;
-    uint64_t stretched_reported_ = 0;
 
     // Deaths
-    bool requeue_asked_ = false;
-    bool requeue_under_way_ = false;
-    bool requeued_ = false;
-    uint64_t requeue_again_ns_ = 0;
     link* batch_link_ = nullptr;
     int batch_status_ = 0;
     uint64_t batch_until_ns_ = 0;
     bool batch_decided_ = false;
+    std::optional<std::pair<std::string, std::string>> batch_requeue_;  // why, comment: while it has not been done
 
     task_thread keeper_{"varde-keeper"};
     task_thread mover_{"varde-mover"};

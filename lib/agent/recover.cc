@@ -14,7 +14,7 @@ void node::put_node_record() {
     arena::wire_writer value;
     value.number(static_cast<uint32_t>(stage_));
     value.number(mine_.incarnation);
-    value.number(restored_step_);
+    value.number(start_.restored_step);
     value.number(mine_.complete_step);
     put_record(record::node, ledger::no_rank, value.bytes());
 }
@@ -23,7 +23,7 @@ void node::recover_node(const std::string& bytes) {
     arena::wire_reader value(bytes);
     stage_ = static_cast<stage>(value.number<uint32_t>());
     mine_.incarnation = value.number<uint64_t>();
-    restored_step_ = value.number<uint64_t>();
+    start_.restored_step = value.number<uint64_t>();
     mine_.complete_step = value.number<uint64_t>();
     const auto last = ledger_.records().find({record::outcome, ledger::no_rank});
     if (last == ledger_.records().end()) return;
@@ -84,10 +84,9 @@ result<void> node::recover_rank(uint32_t index) {
         if (lost != nullptr && open) drop_work(body->step, store::outcome::failed, lost);
         if (lost != nullptr ||
             !open) {  // only its chunks are left to be let go, also those that are still to be staged
-            mover_.post([source, ended = !rank.process] {
-                const std::atomic<bool> cancelled{ended};
-                discard_chunks(source, cancelled);
-            });
+            auto& work = work_of(body->step);
+            work.saves[index] = *body;
+            let_go(work, index);
             rank.next_chunk = source.end_chunk();
             rank.saved_step = body->step;
         } else if (auto done = on_save(index, *body); !done) return done;
@@ -97,8 +96,7 @@ result<void> node::recover_rank(uint32_t index) {
 }
 
 result<void> node::recover() {
-    node_control()->worker_epoch.fetch_add(1);
-    const auto records = ledger_.records();  // a copy: recovering puts records
+    const auto& records = ledger_.records();
     const auto about = records.find({record::node, ledger::no_rank});
     const auto first = std::find_if(records.begin(), records.end(),
                                     [](const auto& entry) { return entry.first.first == record::hello; });

@@ -14,6 +14,8 @@ namespace {
 // Comments of ours begin with this; anything else is the user's text and stays.
 constexpr const char* comment_mark = "varde:";
 
+bool may_replace(const std::string& comment) { return comment.empty() || comment.rfind(comment_mark, 0) == 0; }
+
 // Free text in the output (names, paths, the comment itself) may hold blanks and even "Key=" of its own.  Keys come in
 // a fixed order, so a key counts only at the start or after a blank, and the comment is cut at the key that follows it
 // in every version.
@@ -106,7 +108,7 @@ result<job_facts> slurm::job() const {
 result<void> slurm::comment(const std::string& text) const {
     auto facts = job();
     if (!facts) return facts.error();
-    if (!facts->comment.empty() && facts->comment.rfind(comment_mark, 0) != 0) return {};  // the user's own text
+    if (!may_replace(facts->comment)) return {};
     auto done = scontrol({"update", "jobid=" + facts->id, "comment=" + text});
     if (!done) return done.error();
     return {};
@@ -121,7 +123,7 @@ result<void> slurm::requeue(uint64_t restarts, const std::string& text) const {
     }
     if (facts->state != "RUNNING") return fail(code::busy, "the job is " + facts->state + ", not running");
     if (!facts->batch) return fail(code::invalid, "only jobs of sbatch can be requeued");
-    if (facts->comment.empty() || facts->comment.rfind(comment_mark, 0) == 0) {
+    if (may_replace(facts->comment)) {
         discard(scontrol({"update", "jobid=" + facts->id, "comment=" + text}), "the requeue matters more");
     }
     auto done = scontrol({"requeue", facts->id});

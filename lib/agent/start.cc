@@ -6,8 +6,8 @@
 #include "base/units.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <fcntl.h>
+#include <nlohmann/json.hpp>
 #include <sys/stat.h>
 #include <thread>
 #include <unistd.h>
@@ -19,6 +19,8 @@ namespace {
 // Another job's roster is watched for so long; a slot that changes meanwhile means that the job is alive.
 constexpr uint64_t alive_watch_ms = 4000;
 constexpr int alive_look_ms = 500;
+constexpr uint64_t life_ns = 60 * ns_per_s;  // the library waits ten minutes for a word
+constexpr uint64_t no_ticket = UINT64_MAX;   // of a chunk that is only a sign of life
 
 std::string taken_text(const std::string& by) {
     return "the run is being written by " + by + "; end that job, or give this one another --ckpt-name";
@@ -48,13 +50,12 @@ result<std::string> find_other_writer(store::roster& roster, const store::slot& 
 }
 
 std::string claim_text(const store::slot& mine) {
-    // Names come from the launcher and the host: letters, digits and dots; anything else is left out rather than
-    // escaped.
-    std::string launch;
-    for (const char c : mine.launch)
-        if (c != '"' && c != '\\' && static_cast<unsigned char>(c) >= 32) launch += c;
-    return "{\"launch\":\"" + launch + "\",\"job\":" + std::to_string(mine.job_id) + ",\"host\":\"" + mine.host +
-           "\",\"nodes\":" + std::to_string(mine.node_count) + ",\"wall_ns\":" + std::to_string(wall_ns()) + "}\n";
+    const nlohmann::ordered_json claim{{"launch", mine.launch},
+                                       {"job", mine.job_id},
+                                       {"host", mine.host},
+                                       {"nodes", mine.node_count},
+                                       {"wall_ns", wall_ns()}};
+    return claim.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
 // Node 0 takes the number; a worker that takes over has it already.
@@ -96,22 +97,10 @@ void node::open_run() {
     log_.rename((with_.job_id != 0 ? "job " + std::to_string(with_.job_id) + " " : std::string()) + "node " +
                 std::to_string(facts_.node_index));
 
-    if (facts_.keep.empty() == false) {
-        if (auto keep = parse_number(facts_.keep, 1'000'000); keep && *keep > 0) keep_ = static_cast<uint32_t>(*keep);
-    }
-    if (!facts_.max_restarts.empty()) {
-        if (auto most = parse_number(facts_.max_restarts, 1'000'000)) max_restarts_ = static_cast<uint32_t>(*most);
-    }
-    asked_ = {};
-    for (const auto& rule : option_rules()) {
-        if (std::string_view(rule.variable) != "RESTART" || facts_.restart.empty()) continue;
-        if (auto done = apply_option(asked_, rule, facts_.restart); !done)
-            return refuse_all(code::invalid, done.error().context);
-    }
+    if (auto done = read_options(); !done) return refuse_all(code::invalid, done.error().context);
     const uint64_t interval_ns = facts_.interval_s * ns_per_s;
     // By the time of its step a proposal must have been written (one period), read (one more) and seen by the ranks.
-    schedule_ =
-        std::make_unique<schedule>(leader_options{interval_ns, with_.silence_ns, 3 * with_.pulse_ms * ns_per_ms});
+    schedule_ = std::make_unique<schedule>(leader_options{interval_ns, 3 * with_.pulse_ms * ns_per_ms});
 
     keeper_.post([this, start = start_number_.load(), mine = mine_, directory = facts_.directory, name = facts_.name] {
         if (start != start_number_) return;  // its ranks have died; looking for other writers takes seconds
@@ -125,6 +114,19 @@ void node::open_run() {
     });
 }
 
+// The options come as text from the environment of a rank, and are checked like everywhere.
+result<void> node::read_options() {
+    const std::pair<std::string_view, const std::string&> given[] = {
+        {"KEEP", facts_.keep}, {"RESTART", facts_.restart}, {"MAX_RESTARTS", facts_.max_restarts}};
+    for (const auto& rule : option_rules()) {
+        for (const auto& [variable, text] : given) {
+            if (rule.variable != variable || text.empty()) continue;
+            if (auto done = apply_option(start_.asked, rule, text); !done) return done;
+        }
+    }
+    return {};
+}
+
 result<node::opened_run> node::open_on_keeper(const std::string& directory, const std::string& name,
                                               const store::slot& mine) {
     auto run = store::run_directory::open(directory, name, true);
@@ -134,8 +136,8 @@ result<node::opened_run> node::open_on_keeper(const std::string& directory, cons
     auto incarnation = take_incarnation(*roster, mine);
     if (!incarnation) return incarnation.error();
     unique_fd log_file = open_log_file(*run, mine.node_index);
-    auto kept = std::make_unique<store::run_directory>(std::move(*run));
-    return opened_run{std::move(kept), std::move(*roster), std::move(log_file), *incarnation};
+    auto files = std::make_unique<open_files>(open_files{std::move(*run), std::move(log_file)});
+    return opened_run{std::move(files), std::move(*roster), *incarnation};
 }
 
 void node::opened(result<opened_run> made) {
@@ -143,11 +145,11 @@ void node::opened(result<opened_run> made) {
         log_.error("couldn't open the run '" + facts_.name + "': " + made.error().context);
         return refuse_all(made.error().what, made.error().context);
     }
-    runs_.push_back(std::move(made->run));
-    run_ = runs_.back().get();
-    log_file_ = std::move(made->log_file);
+    opened_.push_back(std::move(made->files));
+    run_ = &opened_.back()->run;
+    log_fd_ = opened_.back()->log_file.get();
+    if (log_fd_ < 0) log_.warning("couldn't open this node's log in '" + run_->path() + "/log'; syslog has its lines");
     mine_.incarnation = made->incarnation;
-    if (made->incarnation != 0) node_control()->incarnation = made->incarnation;
     start_pulse(std::move(made->roster), made->incarnation);
     if (stage_ == stage::opening) stage_ = stage::choosing;
     if (stage_ == stage::choosing) mine_.now = store::phase::choosing;
@@ -190,7 +192,7 @@ void node::beat() {
 }
 
 void node::on_fenced(uint64_t newer, const std::string& host) {
-    fenced_ = true;
+    start_.fenced = true;
     log_.warning("incarnation " + std::to_string(newer) + " of the run has started on " + host + "; this one (" +
                  std::to_string(mine_.incarnation) + ") writes no more");
     for (auto& work : works_) work->job.cancelled = true;
@@ -202,12 +204,11 @@ void node::on_fenced(uint64_t newer, const std::string& host) {
 
 // Once per beat: everything that is decided from the roster.
 void node::on_seen(std::vector<sighting> seen) {
-    if (fenced_ || stage_ == stage::refused || stage_ == stage::idle || seen.size() != facts_.node_count) return;
+    if (start_.fenced || stage_ == stage::refused || stage_ == stage::idle || seen.size() != facts_.node_count) return;
     seen_ = std::move(seen);
     if (mine_.incarnation == 0) {
         if (!seen_[0].seen || seen_[0].slot.incarnation == 0) return;
         mine_.incarnation = seen_[0].slot.incarnation;
-        node_control()->incarnation = mine_.incarnation;
         put_node_record();
         beat();
         return;
@@ -216,22 +217,23 @@ void node::on_seen(std::vector<sighting> seen) {
     const view now{mono_ns(), mine_.node_index, seen_};
     const uint32_t leader = leader_of(now, with_.silence_ns);
     const bool leads = leader == mine_.node_index;
-    if (leads && !leading_ && mine_.node_index != 0)
+    if (leads && !start_.leading && mine_.node_index != 0)
         log_.warning("node " + std::to_string(mine_.node_index) + " leads now: those before it are silent");
-    leading_ = leads;
+    start_.leading = leads;
     schedule_->observe(now);
-    if (leading_) lead_start(now);
-    const auto& said = leading_ ? mine_ : seen_[leader].slot;
+    if (start_.leading) lead_start(now);
+    const auto& said = start_.leading ? mine_ : seen_[leader].slot;
     if (stage_ == stage::choosing) follow_choice(said);
+    if (stage_ == stage::choosing) show_life(now.now_ns);
     if (stage_ == stage::training) {
-        if (first_step_seen_ == 0 && mine_.step_max > restored_step_) {
-            first_step_seen_ = mine_.step_max;  // on every node, so that a later leader does not tell it again
-            if (leading_) history("first_step", {}, {{"step", mine_.step_max}});
+        if (start_.first_step_seen == 0 && mine_.step_max > start_.restored_step) {
+            start_.first_step_seen = mine_.step_max;  // on every node, so that a later leader does not tell it again
+            if (start_.leading) history("first_step", {}, {{"step", mine_.step_max}});
         }
-        if (leading_) lead_generations(now);
-        follow_generation(leading_ ? mine_ : seen_[leader].slot);
+        if (start_.leading) lead_generations(now);
+        follow_generation(start_.leading ? mine_ : seen_[leader].slot);
     }
-    if (leading_) watch_nodes(now);
+    if (start_.leading) watch_nodes(now);
     update_progress();
     pulse_->set_slot(mine_);
 }
@@ -247,18 +249,18 @@ void node::follow_choice(const store::slot& leader) {
     const bool ready = everyone_present() && std::all_of(ranks_.begin(), ranks_.end(),
                                                          [](const local_rank& rank) { return rank.wants_restore; });
     if (!ready) return;
-    if (leader.choice_attempt != followed_attempt_ && load_ == nullptr) {
-        followed_attempt_ = leader.choice_attempt;
+    if (leader.choice_attempt != start_.followed_attempt && load_ == nullptr) {
+        start_.followed_attempt = leader.choice_attempt;
         if (leader.choice == store::choice_kind::fresh) {
-            restored_step_ = 0;
-            mine_.verdict_attempt = followed_attempt_;
+            start_.restored_step = 0;
+            mine_.verdict_attempt = start_.followed_attempt;
             mine_.loaded = store::verdict::loaded;
             beat();
         } else {
-            restored_step_ = leader.choice_step;
+            start_.restored_step = leader.choice_step;
             mine_.now = store::phase::loading;
             const store::generation_id id{leader.choice_step, leader.choice_incarnation};
-            keeper_.post([this, start = start_number_.load(), run = run_, id, attempt = followed_attempt_] {
+            keeper_.post([this, start = start_number_.load(), run = run_, id, attempt = start_.followed_attempt] {
                 uint32_t node_count = 0;
                 if (auto record = run->read_manifest(id)) node_count = static_cast<uint32_t>(record->packs.size());
                 else if (auto all = run->list()) {
@@ -270,15 +272,24 @@ void node::follow_choice(const store::slot& leader) {
                 });
             });
         }
-    } else if (leader.choice_attempt != followed_attempt_) {
+    } else if (leader.choice_attempt != start_.followed_attempt) {
         load_->cancel();  // the leader has walked on; loaded() clears the way
     }
-    if (leader.confirmed_attempt == followed_attempt_ && mine_.verdict_attempt == followed_attempt_)
+    if (leader.confirmed_attempt == start_.followed_attempt && mine_.verdict_attempt == start_.followed_attempt)
         send_restored(leader);
 }
 
+// Ranks that have loaded wait for those of other nodes, and must tell a long wait from a dead agent.
+void node::show_life(uint64_t now_ns) {
+    if (now_ns - start_.shown_life_ns < life_ns) return;
+    start_.shown_life_ns = now_ns;
+    for (auto& rank : ranks_) {
+        if (rank.wire != nullptr && rank.wants_restore) rank.wire->send_message(arena::restore_chunk{no_ticket, {}});
+    }
+}
+
 void node::start_load(store::generation_id id, uint32_t saved_node_count, uint64_t attempt) {
-    if (stage_ != stage::choosing || attempt != followed_attempt_) return;
+    if (stage_ != stage::choosing || attempt != start_.followed_attempt || load_ != nullptr) return;
     load_job job;
     job.id = id;
     job.node_index = facts_.node_index;
@@ -290,12 +301,14 @@ void node::start_load(store::generation_id id, uint32_t saved_node_count, uint64
         const auto slab = slab_of(rank);
         job.targets.push_back({rank, *ranks_[rank].range, memory_.arena.data() + slab.offset, slab.size_bytes});
     }
-    load_attempt_ = attempt;
-    load_ = std::make_unique<load>(*run_, std::move(job), [this](uint32_t rank, const arena::restore_chunk& chunk) {
-        main_.post([this, rank, frame = arena::frame_of(chunk)] {
-            if (rank < ranks_.size() && ranks_[rank].wire != nullptr) ranks_[rank].wire->send(frame);
-        });
-    });
+    load_ = std::make_unique<load>(
+        *run_, std::move(job),
+        [this](uint32_t rank, const arena::restore_chunk& chunk) {
+            main_.post([this, rank, frame = arena::frame_of(chunk)] {
+                if (rank < ranks_.size() && ranks_[rank].wire != nullptr) ranks_[rank].wire->send(frame);
+            });
+        },
+        log_);
     mover_.post([this, attempt] {
         auto outcome = load_->carry_out(engine_on_mover());
         main_.post([this, attempt, outcome] { loaded(attempt, outcome); });
@@ -304,7 +317,7 @@ void node::start_load(store::generation_id id, uint32_t saved_node_count, uint64
 
 void node::loaded(uint64_t attempt, const result<void>& outcome) {
     load_.reset();
-    if (stage_ != stage::choosing || attempt != followed_attempt_) return;
+    if (stage_ != stage::choosing || attempt != start_.followed_attempt) return;
     mine_.verdict_attempt = attempt;
     mine_.now = store::phase::choosing;
     if (outcome) {
@@ -315,7 +328,7 @@ void node::loaded(uint64_t attempt, const result<void>& outcome) {
                        : why.what == code::mismatch ? store::verdict::mismatch
                                                     : store::verdict::failed;
         mine_.reason = why.context;
-        log_.error("couldn't restore step " + std::to_string(restored_step_) + ": " + why.context);
+        log_.error("couldn't restore step " + std::to_string(start_.restored_step) + ": " + why.context);
     }
     beat();
 }
@@ -323,16 +336,16 @@ void node::loaded(uint64_t attempt, const result<void>& outcome) {
 void node::send_restored(const store::slot& leader) {
     stage_ = stage::training;
     mine_.now = store::phase::training;
-    if (leader.choice == store::choice_kind::fresh) restored_step_ = 0;
+    if (leader.choice == store::choice_kind::fresh) start_.restored_step = 0;
     put_node_record();  // first: a rank that was told saves, and a worker that takes over must know that it may
     for (auto& rank : ranks_) {
-        if (rank.wire != nullptr) rank.wire->send_message(arena::restored{restored_step_, mine_.incarnation});
+        if (rank.wire != nullptr) rank.wire->send_message(arena::restored{start_.restored_step, mine_.incarnation});
     }
-    log_.info(
-        restored_step_ == 0
-            ? "nothing to restore, training starts from the beginning, incarnation " + std::to_string(mine_.incarnation)
-            : "restored step " + std::to_string(restored_step_) + ", incarnation " + std::to_string(mine_.incarnation));
-    if (leading_) history("restored", {}, {{"step", restored_step_}, {"nodes", facts_.node_count}});
+    log_.info(start_.restored_step == 0 ? "nothing to restore, training starts from the beginning, incarnation " +
+                                              std::to_string(mine_.incarnation)
+                                        : "restored step " + std::to_string(start_.restored_step) + ", incarnation " +
+                                              std::to_string(mine_.incarnation));
+    if (start_.leading) history("restored", {}, {{"step", start_.restored_step}, {"nodes", facts_.node_count}});
     beat();
 }
 

@@ -2,7 +2,6 @@
 #include "agent/node.h"
 
 #include "base/clock.h"
-#include "base/units.h"
 
 #include <algorithm>
 #include <cstring>
@@ -13,7 +12,7 @@ namespace varde::agent {
 
 namespace {
 
-constexpr uint64_t requeue_again_ns = 5 * ns_per_s;
+constexpr uint64_t requeue_again_ns = 2 * ns_per_s;
 // A failed batch script's last generation may still be on its way to storage; the plugin waits 10 s for the answer.
 constexpr uint64_t batch_wait_ns = 8 * ns_per_s;
 
@@ -21,29 +20,29 @@ constexpr uint64_t batch_wait_ns = 8 * ns_per_s;
 
 // "" if a restart is within the budget.
 std::string node::budget_refusal() const {
-    if (with_.restart_count < max_restarts_) return {};
-    return "the budget of " + std::to_string(max_restarts_) + " restarts is used up (--ckpt-max-restarts)";
+    const uint32_t most = start_.asked.max_restarts.value_or(with_.max_restarts);
+    if (with_.restart_count < most) return {};
+    return "the budget of " + std::to_string(most) + " restarts is used up (--ckpt-max-restarts)";
 }
 
 void node::watch_nodes(const view& now) {
     if (stage_ != stage::training && stage_ != stage::choosing) return;
-    const auto dead = dead_nodes(now, {facts_.interval_s * ns_per_s, with_.silence_ns, 0}, *schedule_);
-    if (dead.empty() || requeued_ || now.now_ns < requeue_again_ns_) return;
-    requeue_again_ns_ = now.now_ns + requeue_again_ns;
+    const auto dead = dead_nodes(now, with_.silence_ns, *schedule_);
+    if (dead.empty() || start_.requeued) return;
     std::string names;
     for (const uint32_t index : dead) names += (names.empty() ? "" : ",") + seen_[index].slot.host;
-    if (!requeue_asked_) {
+    if (!start_.requeue_asked) {
         log_.error("node " + names + " is silent and training has stopped at step " + std::to_string(mine_.step_max));
         history("silent", {{"hosts", names}}, {{"step", mine_.step_max}, {"complete_step", mine_.complete_step}});
     }
-    const uint64_t newest = std::max(mine_.complete_step, restored_step_);
+    const uint64_t newest = std::max(mine_.complete_step, start_.restored_step);
     const std::string durable = newest == 0 ? "" : ", step " + std::to_string(newest) + " durable";
     request_requeue("node " + names + " is dead", "varde: " + names + " silent, requeued" + durable);
 }
 
 void node::request_requeue(const std::string& why, const std::string& comment) {
-    const bool first = !requeue_asked_;
-    requeue_asked_ = true;
+    const bool first = !start_.requeue_asked;
+    start_.requeue_asked = true;
     if (!slurm_.present() || !facts_.batch) {
         if (first) log_.warning(why + "; there is no batch job to requeue, start the training again by hand");
         return;
@@ -57,23 +56,24 @@ void node::request_requeue(const std::string& why, const std::string& comment) {
         }
         return;
     }
-    if (requeue_under_way_ || requeued_) return;
-    requeue_under_way_ = true;
+    if (start_.requeue_under_way || start_.requeued || mono_ns() < start_.requeue_again_ns) return;
+    start_.requeue_under_way = true;
     keeper_.post([this, why, comment, restarts = with_.restart_count] {
         auto done = slurm_.requeue(restarts, comment);
         main_.post([this, why, done] {
-            requeue_under_way_ = false;
+            start_.requeue_under_way = false;
+            start_.requeue_again_ns = mono_ns() + requeue_again_ns;
             // Fenced: another node, or Slurm itself, was quicker.
-            requeued_ = done.has_value() || done.error().what == code::fenced;
+            start_.requeued = done.has_value() || done.error().what == code::fenced;
             if (done) {
                 log_.warning(why + ": the job is requeued");
                 history("requeued", {{"reason", why}}, {{"complete_step", mine_.complete_step}});
-            } else if (requeued_) {
+            } else if (start_.requeued) {
                 log_.info(why + ", but " + done.error().context);
             } else {
                 log_.error(why + ", but the requeue failed: " + done.error().context + "; trying again");
             }
-            if (requeued_) answer_batch(true);
+            if (start_.requeued) answer_batch(true);
         });
     });
 }
@@ -89,25 +89,30 @@ result<void> node::on_batch_exit(link& from, const arena::frame& what) {
     batch_status_ = message.wait_status;
     batch_until_ns_ = mono_ns() + batch_wait_ns;
     batch_decided_ = false;
+    batch_requeue_.reset();
     settle_batch_exit();
     return {};
 }
 
 void node::answer_batch(bool requeued) {
     if (batch_link_ == nullptr) return;
-    const uint32_t words[4] = {requeued ? 1U : 0U, 0, 0, 0};
-    batch_link_->send(
-        arena::frame_bytes(arena::message::batch_answer, {reinterpret_cast<const char*>(words), sizeof words}));
+    varde_batch_answer answer{};
+    answer.requeued = requeued ? 1 : 0;
+    const std::string_view bytes(reinterpret_cast<const char*>(&answer), sizeof answer);
+    batch_link_->send(arena::frame_bytes(arena::message::batch_answer, bytes.substr(sizeof answer.head)));
     batch_link_->closing = true;
     batch_link_ = nullptr;
 }
 
 void node::settle_batch_exit() {
     if (batch_link_ == nullptr || batch_decided_) return;
-    if (requeued_) return answer_batch(true);  // and Slurm has ended the script for that
-    if (requeue_asked_ && mono_ns() < batch_until_ns_) return;
+    if (start_.requeued) return answer_batch(true);  // and Slurm has ended the script for that
+    if (start_.requeue_asked && mono_ns() < batch_until_ns_) {
+        if (batch_requeue_) request_requeue(batch_requeue_->first, batch_requeue_->second);  // it may have failed
+        return;
+    }
     const bool failed = !(WIFEXITED(batch_status_) && WEXITSTATUS(batch_status_) == 0);
-    if (!failed || requeue_asked_) return answer_batch(false);
+    if (!failed || start_.requeue_asked) return answer_batch(false);
     const bool settled = works_.empty() || mono_ns() >= batch_until_ns_ - batch_wait_ns / 2;
     if (!settled) return;
     // Sealed here is good enough: whether the other nodes have sealed it too is decided by reading, at the restart.
@@ -118,7 +123,8 @@ void node::settle_batch_exit() {
     const std::string how = WIFEXITED(batch_status_) ? "exit code " + std::to_string(WEXITSTATUS(batch_status_))
                                                      : "signal " + std::to_string(WTERMSIG(batch_status_));
     std::string refusal = budget_refusal();
-    if (newest <= restored_step_) refusal = "no new generation since the last start, the same failure would come again";
+    if (newest <= start_.restored_step)
+        refusal = "no new generation since the last start, the same failure would come again";
     history("batch_failed", {{"how", how}, {"not_requeued", refusal}},
             {{"step", mine_.step_max}, {"complete_step", mine_.complete_step}});
     if (!refusal.empty()) {
@@ -131,9 +137,10 @@ void node::settle_batch_exit() {
         batch_decided_ = true;
         return;
     }
-    request_requeue("the batch script failed (" + how + ")",
-                    "varde: " + how + ", requeued, step " + std::to_string(newest) + " durable");
+    batch_requeue_ = {"the batch script failed (" + how + ")",
+                      "varde: " + how + ", requeued, step " + std::to_string(newest) + " durable"};
     batch_until_ns_ = mono_ns() + batch_wait_ns;
+    request_requeue(batch_requeue_->first, batch_requeue_->second);
     if (!slurm_.present() || !facts_.batch) answer_batch(false);
 }
 
@@ -159,8 +166,8 @@ void node::history(const char* event, const std::vector<std::pair<std::string, s
 }
 
 void node::flush_log() {
-    if (!log_file_) return;
-    keeper_.post([this] { log_.flush(log_file_.get()); });
+    if (log_fd_ < 0) return;
+    keeper_.post([this, fd = log_fd_] { log_.flush(fd); });
 }
 
 }  // namespace varde::agent

@@ -3,7 +3,6 @@
 
 #include <cerrno>
 #include <csignal>
-#include <list>
 #include <map>
 #include <memory>
 #include <sys/epoll.h>
@@ -36,6 +35,7 @@ private:
     void accept_link();
     void serve(link& from, uint32_t events);
     void close_link(link& which);
+    void close_finished();
 
     unique_fd listening_;
     node_memory memory_;
@@ -86,7 +86,10 @@ void worker::watch_processes() {
 void worker::accept_link() {
     auto made = link::accept(listening_.get(), ::geteuid());
     if (!made) {
-        if (made.error().os_errno != EAGAIN) log_.warning(made.error().context);
+        if (made.error().os_errno == EAGAIN) return;
+        log_.warning(made.error().context);
+        // The socket stays readable (no descriptors left, say): not before the next tick again.
+        ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, listening_.get(), nullptr);
         return;
     }
     if (links_.size() >= links_max) {
@@ -105,6 +108,15 @@ void worker::close_link(link& which) {
     links_.erase(which.fd());
 }
 
+// Links that the logic is done with, once everything is sent.
+void worker::close_finished() {
+    std::vector<link*> finished;
+    for (const auto& [fd, one] : links_) {
+        if (one->closing && !one->wants_write()) finished.push_back(one.get());
+    }
+    for (link* one : finished) close_link(*one);
+}
+
 void worker::serve(link& from, uint32_t events) {
     if ((events & EPOLLOUT) != 0 && !from.flush()) return close_link(from);
     if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0) {
@@ -115,14 +127,13 @@ void worker::serve(link& from, uint32_t events) {
             if (more && !*more) break;
             auto done = more ? node_.on_frame(from, what) : result<void>(more.error());
             if (done) continue;
-            // The reason goes to the rank, which then closes; a peer that does not is closed when all is sent.
+            // The reason goes to the rank if the socket takes it.
             log_.warning("pid " + std::to_string(from.peer_pid()) + ": " + done.error().context);
             from.send_message(arena::refused{done.error().what, done.error().context});
             return close_link(from);
         }
         if (!filled) return close_link(from);
     }
-    if (from.closing && !from.wants_write()) return close_link(from);
     watch(from.fd(), from.wants_write() ? EPOLLIN | EPOLLOUT : EPOLLIN);
 }
 
@@ -136,6 +147,7 @@ void worker::handle(const epoll_event& event) {
     } else if (fd == ticker_.get()) {
         uint64_t count = 0;
         if (::read(fd, &count, sizeof count) > 0) node_.on_tick();
+        watch(listening_.get(), EPOLLIN);
     } else if (fd == main_.fd()) {
         main_.run();
     } else if (const auto found = links_.find(fd); found != links_.end()) {
@@ -152,6 +164,7 @@ int worker::run() {
     while (!node_.finished()) {
         watch_processes();
         // Frames that the logic queued outside of serve() and that did not fit into the socket.
+        close_finished();
         for (auto& [fd, one] : links_) {
             if (one->wants_write()) watch(fd, EPOLLIN | EPOLLOUT);
         }

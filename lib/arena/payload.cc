@@ -13,7 +13,6 @@ namespace varde::arena {
 namespace {
 
 constexpr uint32_t option_bytes_max = 256;    // text of one --ckpt-* option
-constexpr uint32_t library_bytes_max = 64;    // "0.1.0"
 constexpr uint32_t refusal_bytes_max = 8192;  // one line for people; it may quote two paths
 constexpr size_t copy_wire_bytes = 4 + 3 * 8;
 constexpr size_t shard_wire_bytes_min = 4 + 1 + 3;  // name length, at least one byte of name, type, dims, split
@@ -91,7 +90,6 @@ std::string encode(const hello& body) {
     for (const uint32_t number :
          {body.rank, body.world, body.local_rank, body.local_count, body.node_index, body.node_count})
         out.number(number);
-    out.number(body.process_id);
     out.number(body.again);
     out.text(body.launch);
     out.text(body.directory);
@@ -101,7 +99,6 @@ std::string encode(const hello& body) {
     out.text(body.restart);
     out.text(body.max_restarts);
     out.number(body.batch);
-    out.text(body.library);
     return out.take();
 }
 
@@ -113,7 +110,6 @@ result<hello> decode<hello>(std::string_view payload) {
     for (uint32_t* number :
          {&body.rank, &body.world, &body.local_rank, &body.local_count, &body.node_index, &body.node_count})
         *number = in.number<uint32_t>();
-    body.process_id = in.number<uint64_t>();
     body.again = in.number<uint8_t>();
     body.launch = plain_text(in, limits::launch_bytes_max, sound);
     body.directory = plain_text(in, limits::path_bytes_max, sound);
@@ -123,7 +119,6 @@ result<hello> decode<hello>(std::string_view payload) {
     body.restart = plain_text(in, option_bytes_max, sound);
     body.max_restarts = plain_text(in, option_bytes_max, sound);
     body.batch = in.number<uint8_t>();
-    body.library = plain_text(in, library_bytes_max, sound);
     if (!in.done() || !sound || !plausible(body)) return malformed("hello");
     return body;
 }
@@ -207,7 +202,6 @@ result<restore> decode<restore>(std::string_view payload) {
 
 std::string encode(const restore_chunk& body) {
     wire_writer out;
-    out.number(body.attempt);
     out.number(body.ticket);
     out.number(static_cast<uint32_t>(body.copies.size()));
     for (const copy& part : body.copies) {
@@ -223,7 +217,6 @@ template <>
 result<restore_chunk> decode<restore_chunk>(std::string_view payload) {
     wire_reader in(payload);
     restore_chunk body;
-    body.attempt = in.number<uint64_t>();
     body.ticket = in.number<uint64_t>();
     const auto count = in.number<uint32_t>();
     if (!in.ok() || in.left() != uint64_t{count} * copy_wire_bytes) return malformed("restore_chunk");

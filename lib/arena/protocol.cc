@@ -18,7 +18,8 @@ namespace {
 
 constexpr size_t fds_max = 2;
 
-// One attempt to send; the file descriptors travel with the first byte that the kernel takes.
+}  // namespace
+
 ssize_t send_some(int socket, std::string_view bytes, std::span<const int> fds) noexcept {
     iovec part{const_cast<char*>(bytes.data()), bytes.size()};
     msghdr message{};
@@ -36,8 +37,6 @@ ssize_t send_some(int socket, std::string_view bytes, std::span<const int> fds) 
     }
     return ::sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
-
-}  // namespace
 
 std::string frame_bytes(message type, std::string_view payload) {
     varde_frame_head head{};

@@ -7,7 +7,8 @@
 //               no answer
 //   restore     -> restore_chunk*, each answered by chunk_taken once its bytes were copied out; then restored or
 //               refused
-//               The agent may start over with a new attempt (the generation was damaged): chunks carry the attempt.
+//               The agent may start over (the generation was damaged): tickets tell the attempts apart.  A chunk
+//               without copies is a sign of life while other nodes still load.
 //   save        a generation begins: its chunks are [first_chunk, first_chunk + chunk_count); no answer
 //   give_up     the rank stops staging that generation -> give_up, once the agent will not seal it; only then the rank
 //               sets `staged` past the chunks that it leaves out, so that the agent never takes old bytes for new ones
@@ -25,6 +26,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <sys/types.h>
 #include <string_view>
 #include <vector>
 
@@ -48,14 +50,12 @@ enum class message : uint16_t {
 
 struct hello {
     uint32_t rank = 0, world = 0, local_rank = 0, local_count = 0, node_index = 0, node_count = 0;
-    uint64_t process_id = 0;                  // for messages; the agent takes the credentials from the socket
     uint8_t again = 0;                        // 1: this rank had said hello to an earlier worker
     std::string launch;                       // identity of this start, the same on all ranks ("slurm 7.1.0")
     std::string directory, name;              // absolute path; of the run
     uint64_t interval_s = 0;                  // 0: only what varde_save is called for
     std::string keep, restart, max_restarts;  // texts of the --ckpt-* options; empty: default
     uint8_t batch = 0;                        // 1: the job can be requeued (it has a batch script)
-    std::string library;                      // version
 };
 
 struct welcome {
@@ -86,7 +86,6 @@ struct copy {
     uint64_t size_bytes = 0;
 };
 struct restore_chunk {
-    uint64_t attempt = 0;
     uint64_t ticket = 0;  // to be given back in chunk_taken
     std::vector<copy> copies;
 };
@@ -146,6 +145,10 @@ private:
     std::string buffer_;
     size_t start_ = 0;
 };
+
+// One attempt to send without blocking; the file descriptors, at most two, travel with the first byte that the kernel
+// takes.  As sendmsg().
+ssize_t send_some(int socket, std::string_view bytes, std::span<const int> fds) noexcept;
 
 // Sends bytes, with up to two file descriptors on the first byte.  Blocks until `timeout_ms` have passed in all.
 result<void> send_all(int socket, std::string_view bytes, std::span<const int> fds, int timeout_ms);

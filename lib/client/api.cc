@@ -236,7 +236,8 @@ int varde_due(varde_run* of, uint64_t step) noexcept {
     if (of == nullptr) return 0;
     auto* rank = of->progress.live.load(std::memory_order_relaxed);
     if (rank == nullptr) return 0;  // a child after fork()
-    rank->progress_step.store(step, std::memory_order_relaxed);
+    // Release: whoever sees this step also sees what was saved before it.
+    rank->progress_step.store(step, std::memory_order_release);
     return step != 0 && rank->due_step.load(std::memory_order_relaxed) == step;
 }
 

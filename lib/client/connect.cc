@@ -28,7 +28,7 @@ result<void> check_peer(int socket, const std::string& path) {
                               ") nor root, so nothing is sent; check who made that socket");
 }
 
-failure stopped() { return fail(code::unavailable, "the run is being closed"); }
+failure stopped() { return fail(code::unavailable, "the connection was given up while it was being made"); }
 
 // Waits until the socket can be read; an error when it cannot in time.
 result<void> wait_readable(int socket, deadline until, int stop) {
@@ -40,8 +40,8 @@ result<void> wait_readable(int socket, deadline until, int stop) {
         if (ready > 0 && events[0].revents != 0) return {};
     }
     return fail(code::timeout,
-                "the agent did not answer hello in time; it waits until all ranks of the node have arrived, "
-                "so look for a rank that did not start, and for the agent's log");
+                "the agent did not answer hello in time; it may be waiting for the ranks of an earlier start of this "
+                "job on this node to end");
 }
 
 // Reads once, with the file descriptors that came along; 0 bytes: the peer has closed.

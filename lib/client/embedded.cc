@@ -56,9 +56,9 @@ result<unique_fd> lock_file(const std::string& path, deadline until) {
         if (::flock(file.get(), LOCK_EX | LOCK_NB) == 0) {
             // While we waited it may have been swept away as a left-over; then another one has its name.
             if (is_file(file, path)) return file;
-            continue;
+        } else if (errno != EWOULDBLOCK && errno != EINTR) {
+            return os_error(errno, "couldn't lock '" + path + "'");
         }
-        if (errno != EWOULDBLOCK && errno != EINTR) return os_error(errno, "couldn't lock '" + path + "'");
         if (until.passed())
             return fail(code::timeout,
                         "couldn't lock '" + path + "': another rank has been starting the agent for too long");

@@ -197,7 +197,8 @@ result<place> check(const place_numbers& of) {
     if (of.node_index >= of.node_count) return contradiction("there is no " + node);
     if (of.local_count > of.world || of.local_rank > of.rank) return contradiction(local + " cannot be " + rank);
     if (of.node_count > of.world)
-        return contradiction(node + " nodes is more than the " + std::to_string(of.world) + " ranks");
+        return contradiction(std::to_string(of.node_count) + " nodes are more than the " + std::to_string(of.world) +
+                             " ranks");
     if (of.node_count == 1 && of.local_count != of.world)
         return contradiction("one node has " + std::to_string(of.local_count) + " of " + std::to_string(of.world) +
                              " ranks");

@@ -60,11 +60,6 @@ void link::wake() const noexcept {
         discard(static_cast<int>(::write(wake_.get(), &one, sizeof one)), "a counter that is full wakes as well");
 }
 
-bool link::connected() const {
-    const std::lock_guard lock(mutex_);
-    return connected_;
-}
-
 result<void> link::health() const {
     const std::lock_guard lock(mutex_);
     if (connected_ && !final_) return {};

@@ -56,8 +56,7 @@ public:
     result<void> start(beginning with);
     void stop();
 
-    bool connected() const;
-    // Why it is not connected, or that the agent has refused us.
+    // Why there is no connection, or that the agent has refused us.
     result<void> health() const;
 
     void send_layout(std::string frame);

@@ -65,7 +65,6 @@ arena::hello hello_of(const settings& with) {
     body.local_count = with.where.local_count;
     body.node_index = with.where.node_index;
     body.node_count = with.where.node_count;
-    body.process_id = static_cast<uint64_t>(::getpid());
     body.launch = with.where.launch;
     body.directory = with.directory;
     body.name = with.name;
@@ -74,7 +73,6 @@ arena::hello hello_of(const settings& with) {
     body.restart = with.restart;
     body.max_restarts = with.max_restarts;
     body.batch = with.batch ? 1 : 0;
-    body.library = VARDE_VERSION;
     return body;
 }
 
@@ -176,7 +174,10 @@ result<void> run::map(const greeting& welcome) {
 // From here on nothing of the shared memory is believed or written any more.
 failure run::poison(failure why) {
     progress_.live = &progress_.nobody;
-    if (!poisoned_) poisoned_ = why;
+    if (!poisoned_) {
+        poisoned_ = why;
+        link_.stop();  // the agent sees the end of this rank and does not wait for its chunks
+    }
     return why;
 }
 
@@ -217,7 +218,6 @@ result<uint64_t> run::restore() {
     restored_ = true;
     counters_.restored_step = done->step;
     counters_.incarnation = done->incarnation;
-    counters_.saved_step = 0;
     return done->step;
 }
 

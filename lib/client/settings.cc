@@ -3,14 +3,13 @@
 
 #include "base/limits.h"
 #include "base/units.h"
+#include "client/crew.h"
 
 #include <unistd.h>
 
 namespace varde::client {
 
 namespace {
-
-constexpr uint64_t copy_threads_max = 64;
 
 std::string text_of(environment get, const char* name) {
     const char* text = get(name);
@@ -80,10 +79,10 @@ result<std::string> directory_of(const given_options& given, const options& aske
 result<uint32_t> copy_threads_of(environment get) {
     const std::string text = text_of(get, "VARDE_COPY_THREADS");
     if (text.empty()) return 0U;
-    const auto count = parse_number(text, copy_threads_max);
+    const auto count = parse_number(text, crew::threads_max);
     if (!count || *count == 0)
         return fail(code::invalid, "couldn't read VARDE_COPY_THREADS='" + text + "': it is no number from 1 to " +
-                                       std::to_string(copy_threads_max));
+                                       std::to_string(crew::threads_max));
     return static_cast<uint32_t>(*count);
 }
 

@@ -134,9 +134,10 @@ typedef struct varde_shard {
 /* Opens the run: finds this node's agent (or starts one), shakes hands and maps this rank's slab.
  * options     NULL for everything from the environment
  * ret_run     the handle; freed by varde_close
- * May block up to 60 s (until the other ranks of the node have arrived).
+ * May block up to 60 s (until an earlier start of this job on the node has ended).
  * Returns VARDE_OK; VARDE_E_INVALID a bad option; VARDE_E_UNAVAILABLE no agent answers and none could be started;
- * VARDE_E_BUSY another step of this job has the run open on this node; VARDE_E_NO_MEMORY the arena is too small. */
+ * VARDE_E_IO somebody else listens on the agent's socket, or a system call failed; VARDE_E_TIMEOUT; VARDE_E_BUSY
+ * another step of this job has the run open on this node; VARDE_E_NO_MEMORY the arena is too small. */
 VARDE_API int varde_open(const varde_options *options, varde_run **ret_run) VARDE_NOEXCEPT;
 
 /* Adds a shard. Between checkpoints at any time: what is registered when varde_save is called is saved.
@@ -150,7 +151,7 @@ VARDE_API int varde_unregister(varde_run *run, const char *name) VARDE_NOEXCEPT;
 /* Fills the registered memory from the newest complete generation, the same one on every rank, and opens the
  * incarnation. Every rank calls it once, after registering and before training, also on the first start.
  * ret_step    the number of steps done in what was restored; 0: there is nothing yet, memory is untouched
- * Blocks until all ranks have loaded; up to 10 min without any sign of progress.
+ * Blocks until all ranks have loaded; gives up after 10 min without a sign of life of the agent.
  * Returns VARDE_OK; VARDE_E_BUSY another job writes this run; VARDE_E_DAMAGED generations exist, but none can be used
  * (contents of the memory are then undefined; nothing was deleted); VARDE_E_MISMATCH what is stored does not fit what
  * is registered; VARDE_E_IO, _NOT_FOUND the directory cannot be read; VARDE_E_FENCED; VARDE_E_UNAVAILABLE;
@@ -158,8 +159,8 @@ VARDE_API int varde_unregister(varde_run *run, const char *name) VARDE_NOEXCEPT;
 VARDE_API int varde_restore(varde_run *run, uint64_t *ret_step) VARDE_NOEXCEPT;
 
 /* Asks whether a checkpoint of this step is wanted, and tells the agent where training is (its only source).
- * Call it once per step, on every rank, with growing steps from 1 on. One load and one store: some nanoseconds, never
- * blocks.
+ * Call it once per step, on every rank, with growing steps from 1 on. One load and one store of shared memory: some
+ * nanoseconds, never blocks.
  * Returns 1 yes, 0 no. */
 VARDE_API int varde_due(varde_run *run, uint64_t step) VARDE_NOEXCEPT;
 

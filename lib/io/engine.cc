@@ -153,6 +153,7 @@ result<engine> engine::open(const engine_options& wanted) {
 
 const std::string& engine::description() const noexcept { return state_->description; }
 bool engine::fell_back() const noexcept { return state_->fell_back; }
+bool engine::is_broken() const noexcept { return state_->broken_errno != 0; }
 bool engine::full() const noexcept { return state_->free.empty(); }
 uint32_t engine::in_flight() const noexcept { return state_->in_flight(); }
 

@@ -66,6 +66,7 @@ public:
     // completion.
     result<void> submit(const request& wanted);
     bool full() const noexcept;
+    bool is_broken() const noexcept;  // for good: after stop() open another
     uint32_t in_flight() const noexcept;
 
     // Completions, in the order in which they ended: returns as soon as there are `least` of them (or nothing more is

@@ -14,8 +14,8 @@ struct pack_head {
     uint64_t seal_checksum = 0;  // of the whole seal, as in the manifest
 };
 
-// damaged, mismatch (too new): as pack/reader.h says; the other errors: it could not be read.  The context has the path.
-// O_DIRECT goes off the file where a read is refused, as files::read_exactly().
+// damaged, mismatch (too new): as pack/reader.h says; the other errors: it could not be read.  The context has the
+// path. O_DIRECT goes off the file where a read is refused, as files::read_exactly().
 result<pack_head> read_pack_head(int fd, uint64_t file_bytes, const std::string& path);
 
 }  // namespace varde::store

@@ -96,7 +96,7 @@ struct pace {
     std::vector<uint64_t> proposals, at_ns;
 };
 
-leader_options every(uint64_t interval_ns) { return {interval_ns, silence_ns, lead_ns}; }
+leader_options every(uint64_t interval_ns) { return {interval_ns, lead_ns}; }
 
 }  // namespace
 
@@ -370,13 +370,13 @@ Test(agent_death, needs_both_silence_and_stopped_training) {
     world w(3);
     schedule s = paced(w, 100 * ns_per_ms);
     w.nodes[1].quiet_ns = silence_ns;
-    cr_assert(dead_nodes(w.now(), every(0), s).empty(), "training goes on: the node's storage is slow");
+    cr_assert(dead_nodes(w.now(), silence_ns, s).empty(), "training goes on: the node's storage is slow");
     w.now_ns += silence_ns;
     s.observe(w.now());
-    const auto dead = dead_nodes(w.now(), every(0), s);
+    const auto dead = dead_nodes(w.now(), silence_ns, s);
     cr_assert(dead.size() == 1 && dead[0] == 1);
     w.nodes[1].quiet_ns = silence_ns - 1;
-    cr_assert(dead_nodes(w.now(), every(0), s).empty(), "stopped, but all slots are alive: it hangs");
+    cr_assert(dead_nodes(w.now(), silence_ns, s).empty(), "stopped, but all slots are alive: it hangs");
 }
 
 Test(agent_death, is_not_called_while_slots_cannot_be_read) {
@@ -384,7 +384,7 @@ Test(agent_death, is_not_called_while_slots_cannot_be_read) {
     schedule s = paced(w, 100 * ns_per_ms);
     w.now_ns += 10 * silence_ns;  // no look at the roster has succeeded: quiet_ns has not grown
     s.observe(w.now());
-    cr_assert(dead_nodes(w.now(), every(0), s).empty());
+    cr_assert(dead_nodes(w.now(), silence_ns, s).empty());
 }
 
 Test(agent_death, is_not_called_during_a_long_step) {
@@ -394,11 +394,11 @@ Test(agent_death, is_not_called_during_a_long_step) {
     for (int i = 0; i < 100; i++) {  // 100 s into a step of 60 s
         w.now_ns += ns_per_s;
         s.observe(w.now());
-        cr_assert(dead_nodes(w.now(), every(0), s).empty(), "%d s after the last step", i);
+        cr_assert(dead_nodes(w.now(), silence_ns, s).empty(), "%d s after the last step", i);
     }
     w.now_ns += 60 * ns_per_s;
     s.observe(w.now());
-    cr_assert_eq(dead_nodes(w.now(), every(0), s).size(), 1, "but a step does not take for ever");
+    cr_assert_eq(dead_nodes(w.now(), silence_ns, s).size(), 1, "but a step does not take for ever");
 }
 
 Test(agent_death, is_not_called_for_nodes_that_have_ended_or_were_never_seen_or_for_this_one) {
@@ -409,7 +409,7 @@ Test(agent_death, is_not_called_for_nodes_that_have_ended_or_were_never_seen_or_
     for (auto& node : w.nodes) node.quiet_ns = 2 * silence_ns;
     w.nodes[1].slot.now = phase::ended;
     w.nodes[2].seen = false;
-    const auto dead = dead_nodes(w.now(), every(0), s);
+    const auto dead = dead_nodes(w.now(), silence_ns, s);
     cr_assert(dead.size() == 1 && dead[0] == 3);
 }
 
@@ -532,7 +532,7 @@ public:
             said.host = "host" + std::to_string(i);
             said.now = phase::choosing;
             nodes_[i].lies_damaged = i == damaged_node_;
-            schedules_.emplace_back(leader_options{pick(20, 300) * ns_per_s, silence_ns, lead_ns});
+            schedules_.emplace_back(leader_options{pick(20, 300) * ns_per_s, lead_ns});
         }
         restarts_.resize(nodes_.size());
     }
@@ -711,7 +711,7 @@ private:
             said.complete_step = generation.step;
             completed_++;
         }
-        for (const uint32_t dead : dead_nodes(now, {0, silence_ns, 0}, schedules_[i])) {
+        for (const uint32_t dead : dead_nodes(now, silence_ns, schedules_[i])) {
             // Training cannot stop here while nodes live, so only a very quiet one may be called dead.
             cr_assert(views_[i][dead].quiet_ns >= silence_ns, "seed %lu", seed_);
         }

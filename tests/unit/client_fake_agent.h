@@ -239,7 +239,7 @@ private:
             for (uint64_t done = 0; done < shard.size_bytes;) {
                 const uint64_t size = std::min(how_.chunk_bytes, shard.size_bytes - done);
                 std::memcpy(arena_.data(), image.data() + shard.offset_bytes + done, size);
-                send(arena::restore_chunk{1, 0, {{index, done, 0, size}}});
+                send(arena::restore_chunk{0, {{index, done, 0, size}}});
                 wait_for_taken();
                 done += size;
             }

@@ -75,9 +75,9 @@ Test(client_restore, a_later_attempt_overwrites_an_earlier_one) {
     fake_agent agent;
     bytes memory(8);
     agent.answer_restore = [&](const arena::layout&) {
-        return std::vector{arena::frame_of(arena::restore_chunk{1, 0, {{0, 0, 0, 8}}}),
-                           arena::frame_of(arena::restore_chunk{2, 0, {{0, 0, 0, 4}}}),
-                           arena::frame_of(arena::restore_chunk{2, 1, {{0, 4, 4096, 4}}}),
+        return std::vector{arena::frame_of(arena::restore_chunk{0, {{0, 0, 0, 8}}}),
+                           arena::frame_of(arena::restore_chunk{1, {{0, 0, 0, 4}}}),
+                           arena::frame_of(arena::restore_chunk{2, {{0, 4, 4096, 4}}}),
                            arena::frame_of(arena::restored{5, 2})};
     };
     auto run = open_run(agent, false);
@@ -87,12 +87,12 @@ Test(client_restore, a_later_attempt_overwrites_an_earlier_one) {
 
 Test(client_restore, copies_outside_of_shard_or_slab_are_refused) {
     is_refused([](const arena::layout& l) {
-        return arena::restore_chunk{1, 0, {{static_cast<uint32_t>(l.shards.size()), 0, 0, 1}}};
+        return arena::restore_chunk{0, {{static_cast<uint32_t>(l.shards.size()), 0, 0, 1}}};
     });
-    is_refused([](const arena::layout&) { return arena::restore_chunk{1, 0, {{0, UINT64_MAX, 0, 2}}}; });
-    is_refused([](const arena::layout&) { return arena::restore_chunk{1, 0, {{0, 0, 0, 1 << 20}}}; });
-    is_refused([](const arena::layout&) { return arena::restore_chunk{1, 0, {{0, 0, 8 * 4096, 1}}}; });
-    is_refused([](const arena::layout&) { return arena::restore_chunk{1, 0, {{0, 0, UINT64_MAX, 1}}}; });
+    is_refused([](const arena::layout&) { return arena::restore_chunk{0, {{0, UINT64_MAX, 0, 2}}}; });
+    is_refused([](const arena::layout&) { return arena::restore_chunk{0, {{0, 0, 0, 1 << 20}}}; });
+    is_refused([](const arena::layout&) { return arena::restore_chunk{0, {{0, 0, 8 * 4096, 1}}}; });
+    is_refused([](const arena::layout&) { return arena::restore_chunk{0, {{0, 0, UINT64_MAX, 1}}}; });
 }
 
 Test(client_restore, the_agents_refusal_comes_back_as_it_is) {
@@ -130,7 +130,7 @@ Test(client_restore, goes_on_with_the_agents_next_worker) {
     agent.image_step = 12;
     agent.answer_restore = [&](const arena::layout&) -> std::vector<std::string> {
         if (asked++ == 0)
-            return {arena::frame_of(arena::restore_chunk{1, 0, {{0, 0, 0, 1}}}),
+            return {arena::frame_of(arena::restore_chunk{0, {{0, 0, 0, 1}}}),
                     "not a frame at all, long enough to be a head"};
         return {arena::frame_of(arena::restored{12, 3})};
     };
