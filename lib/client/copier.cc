@@ -2,6 +2,7 @@
 #include "client/copier.h"
 
 #include "base/clock.h"
+#include "client/copy_bytes.h"
 
 #include <algorithm>
 #include <cstring>
@@ -21,7 +22,7 @@ void assemble(std::span<const source> sources, uint64_t offset_bytes, std::span<
     while (!target.empty() && next != sources.end()) {
         const uint64_t skip = offset_bytes - next->offset_bytes;
         const uint64_t size = std::min<uint64_t>(next->size_bytes - skip, target.size());
-        if (size > 0) std::memcpy(target.data(), next->data + skip, size);
+        copy_bytes(target.data(), next->data + skip, size);
         target = target.subspan(size);
         offset_bytes += size;
         ++next;

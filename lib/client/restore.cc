@@ -2,9 +2,9 @@
 #include "client/restore.h"
 
 #include "base/checked.h"
+#include "client/copy_bytes.h"
 
 #include <algorithm>
-#include <cstring>
 
 namespace varde::client {
 
@@ -21,7 +21,7 @@ struct part {
 
 void copy_part(void* parts, uint64_t index) {
     const part& one = (*static_cast<const std::vector<part>*>(parts))[index];
-    std::memcpy(one.target, one.source, one.size_bytes);
+    copy_bytes(one.target, one.source, one.size_bytes);
 }
 
 void copy_out(crew& hands, const std::vector<arena::copy>& copies, const arranged_range& target,
