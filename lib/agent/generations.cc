@@ -124,6 +124,7 @@ void node::drained(uint64_t step, const drain_outcome& how) {
     const uint64_t bytes = (*found)->job.image.file_bytes;
     set_outcome(step, how.sealed ? outcome::sealed : outcome::failed, &how, bytes);
     if (how.sealed) {
+        mine_.drain_ns = how.duration_ns;
         log_.info("step " + std::to_string(step) + " sealed: " + format_bytes(bytes) + " in " +
                   std::to_string(how.duration_ns / ns_per_ms) + " ms");
     } else {
@@ -255,6 +256,9 @@ void node::set_outcome(uint64_t step, outcome how, const drain_outcome* details,
 
 void node::update_progress() {
     mine_.drain_busy = works_.empty() ? 0 : 1;
+    mine_.stall_ns = 0;
+    for (uint32_t rank = 0; rank < ranks_.size(); rank++)
+        mine_.stall_ns = std::max(mine_.stall_ns, control_of(rank)->stall_ns.load(std::memory_order_relaxed));
     for (const auto& work : works_) {
         if (auto* state = state_of(work->step))
             state->bytes_done = work->job.bytes_done.load(std::memory_order_relaxed);
@@ -286,6 +290,7 @@ void node::lead_generations(const view& now) {
         mine_.proposed_step = *step;
         log_.info("generation at step " + std::to_string(*step) + " proposed, " +
                   std::to_string(schedule_->step_ns() / ns_per_ms) + " ms per step");
+        tell_interval();
         beat();
     }
     if (schedule_->stretched() != start_.stretched_reported) {
@@ -298,6 +303,18 @@ void node::lead_generations(const view& now) {
     for (const auto& generation : newly_complete(now, mine_.complete_step)) {
         if (generation.step > start_.committing_step) commit(generation);
     }
+}
+
+// Where it is computed, and has changed.
+void node::tell_interval() {
+    const uint64_t interval_s = schedule_->interval_ns() / ns_per_s;
+    if (facts_.interval_s != interval_auto_s || interval_s == start_.told_interval_s) return;
+    start_.told_interval_s = interval_s;
+    const auto& cost = schedule_->cost();
+    log_.info("the interval is " + format_duration(interval_s) + ": a checkpoint costs " +
+              std::to_string(cost.stall_ns / ns_per_ms) + " ms of training and " +
+              std::to_string(cost.drain_ns / ns_per_ms) + " ms of writing");
+    history("interval", {}, {{"interval_s", interval_s}, {"stall_ns", cost.stall_ns}, {"drain_ns", cost.drain_ns}});
 }
 
 void node::commit(const sealed_generation& generation) {

@@ -43,6 +43,15 @@ bool any_draining(const view& what) {
                        [](const sighting& node) { return node.seen && node.slot.drain_busy != 0; });
 }
 
+checkpoint_cost slowest(const view& what) {
+    checkpoint_cost cost;
+    for (const auto& node : what.nodes) {
+        cost.stall_ns = std::max(cost.stall_ns, node.slot.stall_ns);
+        cost.drain_ns = std::max(cost.drain_ns, node.slot.drain_ns);
+    }
+    return cost;
+}
+
 }  // namespace
 
 void schedule::observe(const view& what) {
@@ -63,6 +72,10 @@ uint64_t schedule::step_ns() const noexcept {
     const auto& first = samples_[1];  // the very first sample may be from before the first step
     const auto& last = samples_.back();
     return last.step > first.step ? (last.at_ns - first.at_ns) / (last.step - first.step) : 0;
+}
+
+uint64_t schedule::interval_ns() const noexcept {
+    return options_.mtbf_ns == 0 ? options_.interval_ns : automatic_interval_ns(cost_, options_.mtbf_ns);
 }
 
 uint64_t schedule::stalled_ns(uint64_t now_ns) const noexcept {
@@ -86,6 +99,7 @@ void schedule::settle(const view& what) {
     const bool lost = newest_step_ > proposed_step_ && what.now_ns >= due_ns_ && !any_draining(what);
     if (!all_sealed && !failed && !late && !lost) return;
     open_ = false;
+    if (all_sealed) cost_ = slowest(what);
     if (late) {  // try again at once, from farther ahead; a failed write waits for the next interval instead
         lead_ns_ = std::min(2 * lead_ns_, lead_max_ns);
         due_ns_ = what.now_ns;
@@ -93,10 +107,13 @@ void schedule::settle(const view& what) {
 }
 
 bool schedule::ready(const view& what) {
-    if (options_.interval_ns == 0 || !all_training(what) || step_ns() == 0) return false;
-    if (due_ns_ == 0) due_ns_ = what.now_ns + options_.interval_ns;
-    if (open_ || what.now_ns + lead_ns_ < due_ns_) return false;
-    if (!any_draining(what)) return true;
+    if (interval_ns() == 0 || !all_training(what) || step_ns() == 0) return false;
+    if (due_ns_ == 0) {
+        cost_ = slowest(what);  // of a leader before this one
+        due_ns_ = what.now_ns + interval_ns();
+    }
+    if (what.now_ns + lead_ns_ < due_ns_) return false;
+    if (!any_draining(what)) return !open_;
     if (!waited_) stretched_++;
     waited_ = true;
     return false;
@@ -112,7 +129,7 @@ std::optional<uint64_t> schedule::propose(const view& what) {
     proposed_step_ = newest_step_ + steps;
     open_ = true;
     waited_ = false;
-    due_ns_ = std::max(due_ns_ + options_.interval_ns, what.now_ns + lead_ns_);
+    due_ns_ = std::max(due_ns_ + interval_ns(), what.now_ns + lead_ns_);
     return proposed_step_;
 }
 

@@ -5,6 +5,7 @@
 // moment both lead.
 #pragma once
 
+#include "agent/interval.h"
 #include "store/store.h"
 
 #include <cstdint>
@@ -32,8 +33,9 @@ struct view {
 };
 
 struct leader_options {
-    uint64_t interval_ns = 0;  // 0: nobody asks for checkpoints
+    uint64_t interval_ns = 0;  // 0, without mtbf_ns: nobody asks for checkpoints
     uint64_t lead_ns = 0;      // from a proposal to its step: all nodes must have read it by then
+    uint64_t mtbf_ns = 0;      // of the job: the interval is computed (interval.h); 0: it is given
 };
 
 bool is_silent(const sighting& node, uint64_t silence_ns) noexcept;
@@ -58,6 +60,9 @@ public:
     uint64_t step_ns() const noexcept;                          // 0: not known yet
     uint64_t stalled_ns(uint64_t now_ns) const noexcept;        // since the last step of any node
     uint64_t stretched() const noexcept { return stretched_; }  // proposals that had to wait for a drain
+    // The given one, or the one computed from what checkpoints have cost so far; 0: nobody asks for any.
+    uint64_t interval_ns() const noexcept;
+    const checkpoint_cost& cost() const noexcept { return cost_; }
 
 private:
     void settle(const view& what);
@@ -70,6 +75,7 @@ private:
     bool open_ = false;  // the proposal has no outcome yet
     bool waited_ = false;
     uint64_t stretched_ = 0;
+    checkpoint_cost cost_;  // of the newest generation: the slowest node's
     uint64_t newest_step_ = 0;
     uint64_t newest_step_ns_ = 0;
     struct sample {

@@ -36,6 +36,7 @@ struct settings {
     uint64_t chunk_bytes = 0;
     uint64_t pulse_ms = 0;
     uint64_t silence_ns = 0;
+    uint64_t node_mtbf_ns = 0;
     uint32_t keep = 0;  // where the job does not say
     uint32_t max_restarts = 0;
     bool embedded = false;  // started by the library: ends with its last rank
@@ -86,6 +87,7 @@ struct start_state {
     uint64_t committing_step = 0;
     std::set<uint64_t> reported_failures;  // steps, for history.jsonl
     uint64_t stretched_reported = 0;
+    uint64_t told_interval_s = 0;
     bool requeue_asked = false;
     bool requeue_under_way = false;
     bool requeued = false;
@@ -186,6 +188,7 @@ private:
     store::generation_state* state_of(uint64_t step);
     void update_progress();
     void lead_generations(const view& now);
+    void tell_interval();
     void commit(const sealed_generation& generation);
     void committed(uint64_t step, const result<void>& outcome);
     void note_complete(uint64_t step);

@@ -98,9 +98,12 @@ void node::open_run() {
                 std::to_string(facts_.node_index));
 
     if (auto done = read_options(); !done) return refuse_all(code::invalid, done.error().context);
-    const uint64_t interval_ns = facts_.interval_s * ns_per_s;
     // By the time of its step a proposal must have been written (one period), read (one more) and seen by the ranks.
-    schedule_ = std::make_unique<schedule>(leader_options{interval_ns, 3 * with_.pulse_ms * ns_per_ms});
+    leader_options options{.interval_ns = 0, .lead_ns = 3 * with_.pulse_ms * ns_per_ms, .mtbf_ns = 0};
+    if (facts_.interval_s == interval_auto_s)
+        options.mtbf_ns = std::max<uint64_t>(with_.node_mtbf_ns / facts_.node_count, 1);
+    else options.interval_ns = facts_.interval_s * ns_per_s;
+    schedule_ = std::make_unique<schedule>(options);
 
     keeper_.post([this, start = start_number_.load(), mine = mine_, directory = facts_.directory, name = facts_.name] {
         if (start != start_number_) return;  // its ranks have died; looking for other writers takes seconds

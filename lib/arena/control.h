@@ -47,6 +47,7 @@ struct rank_control {
     alignas(64) std::atomic<uint64_t> progress_step;  // newest step given to varde_due or varde_save
     alignas(64) std::atomic<uint64_t> saving_step;    // newest step given to varde_save, set before it returns
     std::atomic<uint64_t> staged;                     // chunks
+    std::atomic<uint64_t> stall_ns;                   // the newest generation's, so far
 };
 
 static_assert(sizeof(node_control) <= limits::page_bytes);

@@ -28,6 +28,10 @@ result<void> apply_interval(options& target, std::string_view text) {
         target.interval_s = 0;
         return {};
     }
+    if (text == "auto") {
+        target.interval_s = interval_auto_s;
+        return {};
+    }
     auto seconds = parse_duration_s(text);
     if (!seconds) return std::move(seconds).error();
     target.interval_s = *seconds;
@@ -99,8 +103,8 @@ result<void> apply_max_restarts(options& target, std::string_view text) {
 }
 
 constexpr std::array<option_rule, 7> rules{{
-    {"ckpt-interval", "INTERVAL", "TIME", "checkpoint every TIME (20 = minutes, 90s, 20m, 1h30m, HH:MM:SS); off: none",
-     "20m", apply_interval},
+    {"ckpt-interval", "INTERVAL", "TIME",
+     "checkpoint every TIME (20 = minutes, 90s, 1h30m, HH:MM:SS); auto: computed; off: none", "20m", apply_interval},
     {"ckpt-dir", "DIR", "PATH", "directory of the checkpoints; %u user, %j job id, %x job name", "/scratch/%u/ckpt",
      apply_directory},
     {"ckpt-name", "NAME", "NAME", "name of the run; jobs of the same name continue one another", "llama-7b",

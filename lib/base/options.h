@@ -15,10 +15,13 @@
 
 namespace varde {
 
+// An interval that the agent computes (agent/interval.h).
+constexpr uint64_t interval_auto_s = UINT64_MAX;
+
 enum class restart_policy : uint8_t { automatic, never, step };
 
 struct options {
-    std::optional<uint64_t> interval_s;      // 0: off
+    std::optional<uint64_t> interval_s;      // 0: off; interval_auto_s
     std::string directory;                   // as given, with its patterns (expand_directory); empty: not given
     std::string name;                        // empty: not given
     std::optional<uint32_t> keep;            // complete generations that stay, at least 1

@@ -108,8 +108,10 @@ result<given_options> read_options(const varde_options* options) {
     given_options given;
     if (options == nullptr) return given;
     if (auto good = check_size(options->size, sizeof(varde_options), "options"); !good) return std::move(good).error();
-    if (auto good = check_number(options->interval_s, interval_s_max, "interval_s"); !good)
-        return std::move(good).error();
+    if (options->interval_s != VARDE_INTERVAL_AUTO) {
+        if (auto good = check_number(options->interval_s, interval_s_max, "interval_s"); !good)
+            return std::move(good).error();
+    }
     const struct {
         int64_t given;
         int64_t* target;

@@ -274,6 +274,7 @@ void run::charge(uint64_t since_ns) {
     counters_.stall_ns += spent;
     generation_stall_ns_ += spent;
     counters_.stall_ns_max = std::max(counters_.stall_ns_max, generation_stall_ns_);
+    progress_.live.load()->stall_ns.store(generation_stall_ns_, std::memory_order_relaxed);
 }
 
 // Ends the copying; where it failed, the agent is told that this generation will not come.

@@ -4,6 +4,7 @@
 #include "base/limits.h"
 #include "base/units.h"
 #include "client/crew.h"
+#include "varde.h"
 
 #include <unistd.h>
 
@@ -113,7 +114,9 @@ result<settings> read_settings(const given_options& given, environment get, cons
     auto threads = copy_threads_of(get);
     if (!threads) return threads.error();
     made.copy_threads = *threads;
-    made.interval_s = given.interval_s >= 0 ? static_cast<uint64_t>(given.interval_s) : asked->interval_s.value_or(0);
+    if (given.interval_s == VARDE_INTERVAL_AUTO) made.interval_s = interval_auto_s;
+    else if (given.interval_s >= 0) made.interval_s = static_cast<uint64_t>(given.interval_s);
+    else made.interval_s = asked->interval_s.value_or(0);
     made.socket = given.socket.empty() ? text_of(get, "VARDE_SOCKET") : given.socket;
     made.job_id = text_of(get, "SLURM_JOB_ID");
     // sbatch sets this in the batch script, and srun hands it on; salloc does not.

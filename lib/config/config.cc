@@ -72,6 +72,7 @@ constexpr key_rule rules[] = {
     {"agent", "chunk", "4M", apply_chunk},
     {"agent", "pulse_ms", "1000", apply_number<&config::pulse_ms, 10, 60'000>},
     {"agent", "silence_s", "30", apply_number<&config::silence_s, 1, 3600>},
+    {"failures", "node_mtbf_h", "10000", apply_number<&config::node_mtbf_h, 1, 10'000'000>},
     {"defaults", "keep", "3", apply_number<&config::keep, 1, 1'000'000>},
     {"defaults", "max_restarts", "100", apply_number<&config::max_restarts, 0, 1'000'000>},
     {"prolog", "ready_ms", "900", apply_number<&config::ready_ms, 50, 60'000>},

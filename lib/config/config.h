@@ -25,6 +25,9 @@ struct config {
     uint32_t pulse_ms = 1000;  // period of the roster: one slot written, one read
     uint32_t silence_s = 30;   // a slot that is silent for so long, while training stands, is a dead node
 
+    // failures
+    uint32_t node_mtbf_h = 10'000;  // mean time between failures of one node, in hours: for --ckpt-interval=auto
+
     // defaults: what a job gets where its options are silent
     uint32_t keep = 3;
     uint32_t max_restarts = 100;

@@ -106,7 +106,7 @@ typedef struct varde_options {
     const char *name;      /* of the run, at most 128 of A-Z a-z 0-9 . _ - ; else --ckpt-name; else the job's; "run" */
     const char *socket;    /* of the agent; else VARDE_SOCKET; else /run/varde/JOBID/agent.sock; else one is started */
     const char *launch;    /* name of this start: same on all ranks, new each time; else VARDE_LAUNCH; the launcher's */
-    int64_t interval_s;    /* seconds between checkpoints; 0: varde_due never asks for one; -1: environment */
+    int64_t interval_s;    /* seconds between checkpoints; 0: varde_due never asks for one; VARDE_INTERVAL_AUTO */
     int32_t rank;          /* this process's rank in the world */
     int32_t world;         /* ranks in all */
     int32_t local_rank;    /* rank within this node, from 0 */
@@ -114,6 +114,8 @@ typedef struct varde_options {
     int32_t node_index;    /* this node, from 0 */
     int32_t node_count;    /* nodes in all */
 } varde_options;
+
+#define VARDE_INTERVAL_AUTO (-2)
 
 #define VARDE_OPTIONS_INIT \
     { sizeof(varde_options), NULL, NULL, NULL, NULL, -1, -1, -1, -1, -1, -1, -1 }

@@ -48,7 +48,7 @@ struct slot {
     uint32_t node_index = 0;
     uint32_t node_count = 0;
     uint64_t incarnation = 0;  // 0 while opening
-    std::string launch;        // identity of this start, the same on all its nodes ("slurm 7.1.0"); at most 127 bytes
+    std::string launch;        // identity of this start, the same on all its nodes ("slurm 7.1.0")
     std::string host;          // at most 63 bytes
     uint64_t job_id = 0;       // 0: no Slurm
     // Alive
@@ -60,6 +60,8 @@ struct slot {
     // Generations
     std::array<generation_state, generations_in_slot> generations{};
     uint64_t drain_busy = 0;  // 1 while a generation is being staged or drained
+    uint64_t stall_ns = 0;    // the longest of the node's ranks, in their newest generation
+    uint64_t drain_ns = 0;    // from all saves to the seal, of the newest sealed generation
     // As leader
     uint64_t proposed_step = 0;   // 0: none
     uint64_t complete_step = 0;   // newest committed in this incarnation
@@ -78,7 +80,7 @@ struct slot {
 };
 
 constexpr size_t slot_bytes = 4096;
-// Longer texts are cut at a UTF-8 boundary.
+// Host and reason are cut at a UTF-8 boundary where they are too long; a launch has limits::launch_bytes_max.
 void encode_slot(const slot& from, std::array<std::byte, slot_bytes>& to) noexcept;
 // damaged: bad magic, version or checksum.
 result<slot> decode_slot(const std::array<std::byte, slot_bytes>& from);
@@ -88,7 +90,8 @@ public:
     // `directory` is an open "<run>/roster".  Makes nothing yet.
     static result<roster> open(unique_fd directory);
 
-    // Writes this node's slot (created where missing) with one write of 4096 bytes.
+    // Writes this node's slot (created where missing) with one write of 4096 bytes.  invalid: no such node, or a launch
+    // that the slot cannot hold whole.
     result<void> write(const slot& mine);
     // not_found: that node has not written yet.  damaged: still torn after several reads.
     result<slot> read(uint32_t node_index);

@@ -2,6 +2,7 @@
 //
 // The page is written with one write, but neither a network file system nor a disk promises that a reader sees all or
 // nothing of it: the checksum is what tells.  Fields are only ever added in `zero`; anything else is a new version.
+#include "base/limits.h"
 #include "pack/layout.h"
 #include "store/roster.h"
 
@@ -56,13 +57,17 @@ struct disk_slot {
     char host[64];
     char reason[512];
     uint64_t failed_step;
-    std::byte zero[3072];  // room for later fields; a reader of this version ignores it
+    uint64_t stall_ns;
+    uint64_t drain_ns;
+    std::byte zero[3056];  // room for later fields; a reader of this version ignores it
     uint64_t checksum;     // XXH3-64 of all bytes before it: against a torn read or write
 };
 
 static_assert(std::endian::native == std::endian::little,
               "slots are little-endian: a big-endian host needs conversions here");
 static_assert(sizeof(disk_slot) == slot_bytes && sizeof(disk_generation) == 40);
+static_assert(sizeof(disk_slot::launch) == limits::launch_bytes_max + 1,
+              "two starts with a cut identity would pass for one");
 static_assert(std::has_unique_object_representations_v<disk_slot>, "no padding: its bytes would be undefined");
 static_assert(offsetof(disk_slot, incarnation) == 24 && offsetof(disk_slot, sequence) == 32 &&
               offsetof(disk_slot, job_id) == 40);
@@ -71,7 +76,8 @@ static_assert(offsetof(disk_slot, choice_attempt) == 96 && offsetof(disk_slot, c
 static_assert(offsetof(disk_slot, generations) == 144 && offsetof(disk_slot, launch) == 304 &&
               offsetof(disk_slot, host) == 432);
 static_assert(offsetof(disk_slot, reason) == 496 && offsetof(disk_slot, failed_step) == 1008 &&
-              offsetof(disk_slot, zero) == 1016 && offsetof(disk_slot, checksum) == 4088);
+              offsetof(disk_slot, stall_ns) == 1016 && offsetof(disk_slot, zero) == 1032 &&
+              offsetof(disk_slot, checksum) == 4088);
 
 // Copies what fits, never half a character: the text goes to people and into JSON.  `to` is zero already.
 void put_text(std::string_view text, std::span<char> to) noexcept {
@@ -127,6 +133,8 @@ void get_numbers(const disk_slot& from, slot& to) noexcept {
     to.proposed_step = from.proposed_step;
     to.complete_step = from.complete_step;
     to.failed_step = from.failed_step;
+    to.stall_ns = from.stall_ns;
+    to.drain_ns = from.drain_ns;
     to.choice_attempt = from.choice_attempt;
     to.choice_step = from.choice_step;
     to.choice_incarnation = from.choice_incarnation;
@@ -148,6 +156,8 @@ void put_numbers(const slot& from, disk_slot& to) noexcept {
     to.proposed_step = from.proposed_step;
     to.complete_step = from.complete_step;
     to.failed_step = from.failed_step;
+    to.stall_ns = from.stall_ns;
+    to.drain_ns = from.drain_ns;
     to.choice_attempt = from.choice_attempt;
     to.choice = static_cast<uint32_t>(from.choice);
     to.loaded = static_cast<uint32_t>(from.loaded);

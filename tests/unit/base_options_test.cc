@@ -27,6 +27,8 @@ Test(options, takes_right_values) {
     cr_assert(applied("ckpt-interval", "90s").wanted());
     cr_assert(!applied("ckpt-interval", "off").wanted());
     cr_assert_eq(*applied("ckpt-interval", "off").interval_s, 0);
+    cr_assert_eq(*applied("ckpt-interval", "auto").interval_s, interval_auto_s);
+    cr_assert(applied("ckpt-interval", "auto").wanted());
     cr_assert(applied("ckpt-dir", "/p/%u/%x.%j/100%%").directory == "/p/%u/%x.%j/100%%");
     cr_assert(applied("ckpt-name", "run-1_a.b").name == "run-1_a.b");
     cr_assert_eq(*applied("ckpt-keep", "3").keep, 3);
@@ -66,7 +68,7 @@ Test(options, a_refusal_names_option_value_reason_and_example) {
         {"ckpt-interval", "0", "shorter than 1 second"},
         {"ckpt-interval", "400d", "longer than 365 days"},
         {"ckpt-interval", "Off", "digit"},
-        {"ckpt-interval", "auto", "digit"},
+        {"ckpt-interval", "automatic", "digit"},
         {"ckpt-dir", "", "empty"},
         {"ckpt-dir", "/p/%q", "'%q' is unknown"},
         {"ckpt-dir", "/p/%", "'%' is unknown"},

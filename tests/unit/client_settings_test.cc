@@ -1,5 +1,6 @@
 // Options over VARDE_... over SLURM_VARDE_... over defaults.
 #include "client/settings.h"
+#include "varde.h"
 
 #include <criterion/criterion.h>
 #include <map>
@@ -62,6 +63,8 @@ Test(client_settings, nearer_wins) {
     auto found = read(both);
     cr_assert(found->interval_s == 30 && found->directory == "/near");
     given_options given;
+    given.interval_s = VARDE_INTERVAL_AUTO;
+    cr_assert(read(both, given)->interval_s == interval_auto_s);
     given.interval_s = 0;
     given.directory = "sub/%j";
     given.name = "mine";

@@ -29,6 +29,7 @@ Test(config, nothing_means_defaults) {
 Test(config, reads_every_key) {
     const config found = parsed(
         "agent:\n  memory: 64G\n  chunk: 8M\n  pulse_ms: 250\n  silence_s: 5\n"
+        "failures:\n  node_mtbf_h: 500\n"
         "defaults:\n  keep: 7\n  max_restarts: 0\n"
         "prolog:\n  ready_ms: 2000\nepilog:\n  drain_s: 0\ncontroller:\n  free_s: 60\n"
         "slurm:\n  bin_dir: /opt/slurm/bin\n");
@@ -36,6 +37,7 @@ Test(config, reads_every_key) {
     cr_assert_eq(found.chunk_bytes, 8ULL << 20);
     cr_assert_eq(found.pulse_ms, 250);
     cr_assert_eq(found.silence_s, 5);
+    cr_assert_eq(found.node_mtbf_h, 500);
     cr_assert_eq(found.keep, 7);
     cr_assert_eq(found.max_restarts, 0);
     cr_assert_eq(found.ready_ms, 2000);
@@ -59,7 +61,7 @@ Test(config, the_file_we_ship_is_the_defaults) {
         keys += key;
         uncommented += line + "\n";
     }
-    cr_assert_eq(keys, 10 + 6, "the file names each key and section: %zu", keys);
+    cr_assert_eq(keys, 11 + 7, "the file names each key and section: %zu", keys);
     cr_assert(parsed(uncommented.c_str()) == config{});
 }
 
@@ -70,7 +72,7 @@ Test(config, a_refusal_names_file_line_key_and_reason) {
         const char* parts[3];
     } bad[] = {
         {"agent:\n  memry: 1G\n", "varde.yaml:2'", {"agent has no key 'memry'", "memory, chunk", ""}},
-        {"agnt:\n  memory: 1G\n", "varde.yaml:1'", {"no section 'agnt'", "agent, defaults", ""}},
+        {"agnt:\n  memory: 1G\n", "varde.yaml:1'", {"no section 'agnt'", "agent, failures, defaults", ""}},
         {"agent:\n  memory: 0%\n", "varde.yaml:2'", {"agent.memory is '0%'", "1% to 90%", "memory: 10%"}},
         {"agent:\n  memory: lots\n", "varde.yaml:2'", {"agent.memory is 'lots'", "digit", "memory: 10%"}},
         {"agent:\n  memory:\n", "varde.yaml:2'", {"agent.memory is ''", "empty", "memory: 10%"}},
