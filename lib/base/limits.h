@@ -17,9 +17,8 @@ constexpr uint64_t header_bytes_max = 100'000'000;  // the safetensors format's 
 constexpr uint64_t range_bytes_max = 1ULL << 44;    // 16 TiB per rank: sums of 256 of them stay far below 2^63
 
 constexpr uint32_t run_name_bytes_max = 128;
-constexpr uint32_t path_bytes_max = 4096;  // PATH_MAX
-constexpr uint32_t launch_bytes_max =
-    512;  // identity of a start: "slurm JOB.RESTART.STEP", or a torchrun id with its end point
+constexpr uint32_t path_bytes_max = 4096;   // PATH_MAX
+constexpr uint32_t launch_bytes_max = 127;  // identity of a start: its field in the slot; longer ones are refused
 
 constexpr uint64_t chunk_bytes_min = page_bytes;
 constexpr uint64_t chunk_bytes_default = 4ULL << 20;

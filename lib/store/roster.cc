@@ -45,6 +45,11 @@ result<void> roster::write(const slot& mine) {
         return fail(code::invalid, "couldn't write a slot: node " + std::to_string(mine.node_index) + " of " +
                                        std::to_string(mine.node_count) + " does not exist");
     }
+    if (mine.launch.size() > limits::launch_bytes_max) {
+        return fail(code::invalid, "couldn't write a slot: the identity of the start has " +
+                                       std::to_string(mine.launch.size()) + " bytes, more than " +
+                                       std::to_string(limits::launch_bytes_max));
+    }
     slot_page page;
     encode_slot(mine, page.bytes);
     int refused = 0;

@@ -2,6 +2,7 @@
 #include "store_support.h"
 
 #include "base/clock.h"
+#include "base/limits.h"
 
 #include <set>
 #include <thread>
@@ -130,6 +131,19 @@ Test(roster, deleted_slot_is_made_again) {
     refused(there.read(0), code::not_found);
     need(here.write(slot_of(0, 2, 2)));
     cr_assert_eq(need(there.read(0)).sequence, 2);
+}
+
+// Two starts whose identities differ only at their ends must not pass for one.
+Test(roster, an_identity_is_kept_whole_or_refused) {
+    temporary_directory at;
+    run_directory run = open_run(at);
+    roster here = need(run.open_roster(true));
+    slot mine = slot_of(0, 1, 1);
+    mine.launch = std::string(limits::launch_bytes_max, 'x');
+    need(here.write(mine));
+    cr_assert(need(here.read(0)).launch == mine.launch);
+    mine.launch += 'y';
+    refused(here.write(mine), code::invalid, "128 bytes");
 }
 
 Test(roster, link_in_place_of_a_slot_is_refused) {
