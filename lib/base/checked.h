@@ -23,8 +23,4 @@ namespace varde {
     return (value + alignment - 1) & ~(alignment - 1);
 }
 
-[[nodiscard]] constexpr uint64_t divide_up(uint64_t value, uint64_t divisor) noexcept {
-    return value / divisor + (value % divisor != 0);
-}
-
 }  // namespace varde
