@@ -7,6 +7,7 @@
 #include "prolog/log.h"
 #include "prolog/request.h"
 
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -16,8 +17,6 @@
 namespace {
 
 using namespace varde;
-
-const char* get_variable(const char* name) { return std::getenv(name); }
 
 struct arguments {
     std::string run_directory = node::run_directory_path;
@@ -42,7 +41,7 @@ bool read_arguments(int count, char** given, arguments& to) {
 void run(int count, char** given) {
     arguments where;
     if (!read_arguments(count, given, where)) return;
-    const auto job_id = node::read_job_id(get_variable);
+    const auto job_id = node::read_job_id(node::own_variable);
     node::open_log("varde-epilog", job_id ? std::to_string(*job_id) : "");
     if (!job_id) return node::log_line(LOG_ERR, job_id.error().context + "; nothing is cleaned up");
     // Not by the job's options: what the prolog has made is removed whatever they say.  Most jobs have nothing here.
@@ -58,11 +57,12 @@ void run(int count, char** given) {
 }  // namespace
 
 int main(int argument_count, char** given) {
+    std::signal(SIGPIPE, SIG_IGN);  // who reads stderr may be gone: no reason to drain the node
     try {
         run(argument_count, given);
     } catch (...) {
-        // Only memory can be short here; the next epilog or prolog of the job cleans up.
-        std::fputs("varde-epilog: couldn't clean up: out of memory\n", stderr);
+        // Only memory can be short here.
+        node::log_line(LOG_ERR, "couldn't clean up: out of memory; the next prolog or epilog of the job does");
     }
     return 0;
 }

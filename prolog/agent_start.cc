@@ -2,6 +2,7 @@
 #include "prolog/agent_start.h"
 
 #include "base/clock.h"
+#include "base/process.h"
 #include "base/units.h"
 
 #include <array>
@@ -24,13 +25,6 @@ namespace varde::node {
 namespace {
 
 constexpr size_t ready_line_bytes_max = 512;
-
-std::vector<char*> pointers(const std::vector<std::string>& texts) {
-    std::vector<char*> made;
-    for (const std::string& text : texts) made.push_back(const_cast<char*>(text.c_str()));
-    made.push_back(nullptr);
-    return made;
-}
 
 void reset_signals() {
     for (int signal = 1; signal < NSIG; signal++)
@@ -143,8 +137,6 @@ result<started_agent> started_agent::fork_waiting(const agent_plan& plan, unique
 }
 
 result<void> started_agent::go() {
-    // The child may be dead: then SIGPIPE would end the prolog.
-    ::signal(SIGPIPE, SIG_IGN);
     if (::write(gate_.get(), "g", 1) != 1) return os_error(errno, "couldn't start varde-agent");
     gate_.reset();
     return {};

@@ -32,7 +32,7 @@ public:
 
     const process_name& process() const noexcept { return process_; }
 
-    // Lets it become the agent.
+    // Lets it become the agent.  The caller ignores SIGPIPE: the process may be dead.
     result<void> go();
 
     // Waits for its line.  "" when it is ready, else why it is not (from the user's process: made printable).

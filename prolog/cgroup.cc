@@ -2,6 +2,7 @@
 #include "prolog/cgroup.h"
 
 #include "base/clock.h"
+#include "base/fields.h"
 #include "base/units.h"
 #include "prolog/process_table.h"
 #include "prolog/text_file.h"
@@ -22,16 +23,6 @@ constexpr const char* folder_name = "varde";
 result<void> make_folder(const std::string& path) {
     if (::mkdir(path.c_str(), 0755) != 0 && errno != EEXIST) return os_error(errno, "couldn't make '" + path + "'");
     return {};
-}
-
-std::vector<std::string_view> split(std::string_view text, char at) {
-    std::vector<std::string_view> parts;
-    while (!text.empty()) {
-        const size_t length = std::min(text.find(at), text.size());
-        if (length > 0) parts.push_back(text.substr(0, length));
-        text.remove_prefix(std::min(length + 1, text.size()));
-    }
-    return parts;
 }
 
 // Lets the groups below `folder` have the memory controller (v2 hands controllers down level by level).

@@ -4,6 +4,8 @@
 #include "base/handle.h"
 #include "base/result.h"
 
+#include <algorithm>
+#include <array>
 #include <cstdio>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -12,6 +14,8 @@
 namespace varde::node {
 
 namespace {
+
+constexpr size_t line_bytes_max = 2000;
 
 // The one state of these small programs that everything shares: who is speaking.
 std::string program_name = "varde";
@@ -24,13 +28,17 @@ void open_log(const char* program, const std::string& job) {
     job_text = job.empty() ? "" : "job " + job + ": ";
 }
 
-void log_line(int priority, const std::string& line) {
-    const std::string text = program_name + "[" + std::to_string(::getpid()) + "]: " + job_text + line;
-    std::fprintf(stderr, "%s\n", text.c_str());
+void log_line(int priority, std::string_view line) noexcept {
+    std::array<char, line_bytes_max> text{};
+    const int length = std::snprintf(text.data(), text.size(), "<%d>%s[%d]: %s%.*s", LOG_DAEMON | priority,
+                                     program_name.c_str(), static_cast<int>(::getpid()), job_text.c_str(),
+                                     static_cast<int>(std::min(line.size(), text.size())), line.data());
+    const std::string_view datagram(text.data(), std::min(static_cast<size_t>(length), text.size() - 1));
+    const std::string_view shown = datagram.substr(datagram.find('>') + 1);
+    std::fprintf(stderr, "%.*s\n", static_cast<int>(shown.size()), shown.data());
     sockaddr_un address{AF_UNIX, "/dev/log"};
     const unique_fd socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (!socket || ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) return;
-    const std::string datagram = "<" + std::to_string(LOG_DAEMON | priority) + ">" + text;
     discard(static_cast<int>(::send(socket.get(), datagram.data(), datagram.size(), MSG_NOSIGNAL)),
             "stderr has it too");
 }

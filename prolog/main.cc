@@ -10,6 +10,7 @@
 
 #include <array>
 #include <climits>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -20,8 +21,6 @@
 namespace {
 
 using namespace varde;
-
-const char* get_variable(const char* name) { return std::getenv(name); }
 
 // varde-agent lies beside this program.
 std::string agent_beside_us() {
@@ -50,10 +49,10 @@ bool read_arguments(int count, char** arguments, node::places& where) {
 void run(int count, char** arguments) {
     node::places where{node::run_directory_path, config_path, agent_beside_us()};
     if (!read_arguments(count, arguments, where)) return;
-    const auto job_id = node::read_job_id(get_variable);
+    const auto job_id = node::read_job_id(node::own_variable);
     node::open_log("varde-prolog", job_id ? std::to_string(*job_id) : "");
     if (!job_id) return node::log_line(LOG_ERR, job_id.error().context + "; the job runs without an agent");
-    const auto asked = node::read_request(get_variable);
+    const auto asked = node::read_request(node::own_variable);
     if (asked && !asked->wish.wanted()) return;
     if (const auto missing = node::missing_prolog_flags_here()) node::log_line(LOG_WARNING, *missing);
     const node::state made = node::set_up(asked, *job_id, where);
@@ -65,11 +64,13 @@ void run(int count, char** arguments) {
 int main(int argument_count, char** arguments) {
     // Most jobs ask for nothing: they are gone again before anything else is looked at.
     if (std::getenv("SPANK_VARDE_INTERVAL") == nullptr) return 0;
+    // Who reads stderr may be gone, and so may the agent at its gate: no reason to end by a signal and drain the node.
+    std::signal(SIGPIPE, SIG_IGN);
     try {
         run(argument_count, arguments);
     } catch (...) {
-        // Only memory can be short here.  The job runs without an agent.
-        std::fputs("varde-prolog: couldn't set up the node: out of memory\n", stderr);
+        // Only memory can be short here.
+        node::log_line(LOG_ERR, "couldn't set up the node: out of memory; the job runs without an agent");
     }
     return 0;
 }

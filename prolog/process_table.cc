@@ -2,6 +2,7 @@
 #include "prolog/process_table.h"
 
 #include "base/clock.h"
+#include "base/fields.h"
 #include "base/units.h"
 #include "prolog/text_file.h"
 
@@ -29,15 +30,7 @@ result<process_facts> parse_stat(std::string_view text) {
     const size_t end = text.rfind(')');  // the name may hold anything, a ')' too
     if (end == std::string_view::npos) return fail(code::damaged, "a process has no name");
     text.remove_prefix(end + 1);
-    std::vector<std::string_view> fields;
-    while (!text.empty() && fields.size() <= field_start) {
-        const size_t begin = text.find_first_not_of(" \n");
-        if (begin == std::string_view::npos) break;
-        text.remove_prefix(begin);
-        const size_t length = std::min(text.find_first_of(" \n"), text.size());
-        fields.push_back(text.substr(0, length));
-        text.remove_prefix(length);
-    }
+    const auto fields = split(text.substr(0, text.find('\n')), ' ');
     if (fields.size() <= field_start) return fail(code::damaged, "a process has too few facts");
     const auto parent = parse_number(fields[field_parent]);
     const auto session = parse_number(fields[field_session]);

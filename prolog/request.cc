@@ -3,6 +3,8 @@
 
 #include "base/units.h"
 
+#include <cstdlib>
+
 namespace varde::node {
 
 namespace {
@@ -19,6 +21,8 @@ result<uint32_t> read_id(environment get, const char* name) {
 }
 
 }  // namespace
+
+const char* own_variable(const char* name) noexcept { return std::getenv(name); }
 
 result<uint32_t> read_job_id(environment get) {
     auto id = read_id(get, "SLURM_JOB_ID");

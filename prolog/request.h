@@ -1,4 +1,4 @@
-// What Slurm and the job say to prolog and epilog, read from the environment and checked.  Pure; any thread.
+// What Slurm and the job say to prolog and epilog, read from the environment and checked.  Any thread.
 //
 // SLURM_* come from slurmd.  SPANK_* are the user's words, whatever the plugin let through: anybody can send a job to
 // slurmctld without our plugin, so every value is checked again here.
@@ -20,6 +20,9 @@ struct request {
     std::string user;  // as Slurm knows the name; may be empty
     options wish;
 };
+
+// getenv(): the environment that Slurm has made for this program.
+const char* own_variable(const char* name) noexcept;
 
 // SLURM_JOB_ID, from 1 to 2^32 - 1.
 result<uint32_t> read_job_id(environment get);

@@ -1,6 +1,7 @@
 // The parents' executables, and a look into slurm.conf.
 #include "prolog/slurm_host.h"
 
+#include "base/fields.h"
 #include "config/trusted_file.h"
 #include "prolog/process_table.h"
 
@@ -79,11 +80,9 @@ std::optional<std::string> missing_prolog_flags(std::string_view slurm_conf) {
     std::optional<std::string> flags;
     bool includes = false;
     while (!slurm_conf.empty()) {
-        const size_t length = std::min(slurm_conf.find('\n'), slurm_conf.size());
-        const auto [key, value] = setting_of(slurm_conf.substr(0, length));
+        const auto [key, value] = setting_of(take_until(slurm_conf, '\n'));
         if (key == "prologflags") flags = value;
         if (key == "include") includes = true;
-        slurm_conf.remove_prefix(std::min(length + 1, slurm_conf.size()));
     }
     if (!flags && includes) return std::nullopt;
     const std::string given = flags.value_or("");

@@ -16,12 +16,12 @@ void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms
 
 // The job, asked again while Slurm does not answer.  none: it is gone, or there is no answer.
 std::optional<job_facts> ask(const requeue& what, const slurm_tools& slurm, const helper_limits& limits,
-                             const deadline& until, std::vector<std::string>& log) {
+                             const deadline& until, const sink& log) {
     for (int failures = 1;; failures++) {
         auto job = slurm.job(what.job);
         if (job) return std::move(*job);
         if (failures >= limits.failures_max || until.passed()) {
-            log.push_back("couldn't ask for the job: " + job.error().context);
+            log("couldn't ask for the job: " + job.error().context);
             return std::nullopt;
         }
         sleep_ms(limits.poll_ms);
@@ -30,6 +30,10 @@ std::optional<job_facts> ask(const requeue& what, const slurm_tools& slurm, cons
 
 fate fate_of(const std::optional<job_facts>& job) { return job ? fate_of(*job, wall_ns() / ns_per_s) : fate::ended; }
 
+bool contains(const std::vector<sight>& all, sight what) {
+    return std::find(all.begin(), all.end(), what) != all.end();
+}
+
 // Somebody must answer, else it may be us who are cut off: then no node is to blame.  Nodes of the job, else others
 // of the cluster.
 bool somebody_answers(const slurm_tools& slurm, const std::vector<std::string>& tried, uint16_t port,
@@ -37,50 +41,63 @@ bool somebody_answers(const slurm_tools& slurm, const std::vector<std::string>& 
     auto all = slurm.nodes("");
     if (!all) return false;
     std::erase_if(*all, [&](const node_facts& node) {
-        return is_down(node) || std::find(tried.begin(), tried.end(), node.name) != tried.end();
+        return is_down(node) || is_changing_power(node) ||
+               std::find(tried.begin(), tried.end(), node.name) != tried.end();
     });
     if (all->size() > witnesses_max) all->resize(witnesses_max);
     // One that accepts is enough; a refusal comes from a living machine, too, but is no proof of a working Slurm
     // network.
-    const probe_limits quick{limits.probe.silent_ms, limits.probe.silent_ms, limits.probe.retry_ms};
-    return find_silent(*all, port, quick).size() < all->size();
+    probe_limits quick = limits.probe;
+    quick.refused_ms = quick.silent_ms;
+    return contains(look_at(*all, port, quick), sight::answered);
 }
 
 // Nodes of the job that are dead, by our own look; those that were not DOWN are now.
 std::vector<std::string> free_from_dead_nodes(const requeue& what, const slurm_tools& slurm,
-                                              const helper_limits& limits, std::vector<std::string>& log) {
+                                              const helper_limits& limits, const sink& log) {
     const auto port = slurm.slurmd_port();
     const auto nodes = slurm.nodes(what.node_list);
     if (!port || !nodes) {
-        log.push_back("couldn't ask for the job's nodes: " + (port ? nodes.error() : port.error()).context);
+        log("couldn't ask for the job's nodes: " + (port ? nodes.error() : port.error()).context);
         return {};
     }
     std::vector<std::string> dead;
     std::vector<node_facts> asked;
-    for (const node_facts& node : *nodes)
+    std::vector<std::string> tried;
+    for (const node_facts& node : *nodes) {
         if (is_down(node)) dead.push_back(node.name);
-        else asked.push_back(node);
-    const auto silent = find_silent(asked, *port, limits.probe);
+        // Slurm knows of its silence, and has an end to it of its own.
+        else if (!is_changing_power(node)) asked.push_back(node);
+        tried.push_back(node.name);
+    }
+    const auto seen = look_at(asked, *port, limits.probe);
+    std::vector<std::string> silent;
+    std::vector<std::string> unknown;
+    for (size_t i = 0; i < asked.size(); i++) {
+        if (seen[i] == sight::silent) silent.push_back(asked[i].name);
+        if (seen[i] == sight::unknown) unknown.push_back(asked[i].name);
+    }
+    if (!unknown.empty()) log("couldn't look at " + join(unknown) + ": no address is known, or no socket is left");
     if (silent.empty()) return dead;
-    if (silent.size() == asked.size() && !somebody_answers(slurm, silent, *port, limits)) {
-        log.push_back("no slurmd answers at all, nothing is set DOWN; is this host cut off?");
+    if (!contains(seen, sight::answered) && !somebody_answers(slurm, tried, *port, limits)) {
+        log("no slurmd answers at all, nothing is set DOWN; is this host cut off?");
         return dead;
     }
     const auto done = slurm.set_down(silent, "varde: slurmd does not answer, job " + what.job + " requeued");
-    log.push_back(done ? "set " + join(silent) + " DOWN: slurmd does not answer"
-                       : "couldn't set " + join(silent) + " DOWN: " + done.error().context);
+    log(done ? "set " + join(silent) + " DOWN: slurmd does not answer"
+             : "couldn't set " + join(silent) + " DOWN: " + done.error().context);
     dead.insert(dead.end(), silent.begin(), silent.end());
     return dead;
 }
 
-void set(const requeue& what, const slurm_tools& slurm, const std::string& assignment, std::vector<std::string>& log) {
+void set(const requeue& what, const slurm_tools& slurm, const std::string& assignment, const sink& log) {
     const auto done = slurm.update_job(what.job, assignment);
-    log.push_back(done ? "set " + assignment : "couldn't set " + assignment + ": " + done.error().context);
+    log(done ? "set " + assignment : "couldn't set " + assignment + ": " + done.error().context);
 }
 
 // In this order: a job that runs takes no ExcNodeList any more.
 void start_now(const requeue& what, const slurm_tools& slurm, const job_facts& job, const std::vector<std::string>& bad,
-               const helper_limits& limits, std::vector<std::string>& log) {
+               const helper_limits& limits, const sink& log) {
     if (!bad.empty()) {
         const std::string list = join(bad);
         set(what, slurm, "ExcNodeList=" + (job.excluded.empty() ? list : job.excluded + "," + list), log);
@@ -91,15 +108,14 @@ void start_now(const requeue& what, const slurm_tools& slurm, const job_facts& j
 
 }  // namespace
 
-std::vector<std::string> help(const requeue& what, const slurm_tools& slurm, const helper_limits& limits) {
-    std::vector<std::string> log;
+void help(const requeue& what, const slurm_tools& slurm, const helper_limits& limits, const sink& log) {
     const auto until = deadline::in_ms(static_cast<uint64_t>(limits.total_ms));
     auto job = ask(what, slurm, limits, until, log);
-    if (fate_of(job) == fate::ended) return log;
+    if (fate_of(job) == fate::ended) return;
     const auto nodes = slurm.expand(what.node_list);
     if (!nodes) {
-        log.push_back("couldn't read the job's node list: " + nodes.error().context);
-        return log;
+        log("couldn't read the job's node list: " + nodes.error().context);
+        return;
     }
     std::vector<std::string> bad = free_from_dead_nodes(what, slurm, limits, log);
     std::erase_if(
@@ -110,10 +126,10 @@ std::vector<std::string> help(const requeue& what, const slurm_tools& slurm, con
         job = ask(what, slurm, limits, until, log);
         const fate now = fate_of(job);
         if (now == fate::pending) start_now(what, slurm, *job, bad, limits, log);
-        if (now != fate::completing) return log;
+        if (now != fate::completing) return;
         if (until.passed()) {
-            log.push_back("gave up waiting for the job to be pending, it starts when Slurm lets it");
-            return log;
+            log("gave up waiting for the job to be pending, it starts when Slurm lets it");
+            return;
         }
         sleep_ms(limits.poll_ms);
     }

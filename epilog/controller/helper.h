@@ -8,8 +8,8 @@
 #include "epilog/controller/slurm_tools.h"
 
 #include <cstdint>
+#include <functional>
 #include <string>
-#include <vector>
 
 namespace varde::controller {
 
@@ -28,8 +28,9 @@ struct helper_limits {
     int forget_ms = 2'100;
 };
 
-// Returns what it did, one line for the journal each; the failure that ended it comes last.  No line: the job was not
-// being requeued.
-std::vector<std::string> help(const requeue& what, const slurm_tools& slurm, const helper_limits& limits);
+// Tells `log` what it has done at once, one line each, because its deadline may end it at any moment; the failure that
+// ended it comes last.  No line: the job was not being requeued.
+using sink = std::function<void(const std::string& line)>;
+void help(const requeue& what, const slurm_tools& slurm, const helper_limits& limits, const sink& log);
 
 }  // namespace varde::controller

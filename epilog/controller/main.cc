@@ -7,10 +7,12 @@
 #include "config/config.h"
 #include "epilog/controller/helper.h"
 #include "prolog/log.h"
+#include "prolog/request.h"
 #include "prolog/slurm_host.h"
 #include "prolog/text_file.h"
 
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -24,8 +26,6 @@ namespace {
 using namespace varde;
 
 constexpr unsigned grace_s = 15;  // for a tool that runs at the end of the helper's own deadline
-
-const char* get_variable(const char* name) { return std::getenv(name); }
 
 // slurmctld gives its hooks no SLURM_CONF; its own environment may have one (we are the same user).
 std::string slurm_conf() {
@@ -71,12 +71,12 @@ bool detach() {
 }
 
 void run(const std::string& config_file, bool foreground) {
-    const auto job = controller::read_job_name(get_variable);
+    const auto job = controller::read_job_name(node::own_variable);
     node::open_log("varde-controller", job ? *job : "");
     const char* nodes = std::getenv("SLURM_JOB_NODELIST");
     if (!job || nodes == nullptr)
         return node::log_line(LOG_ERR, job ? "SLURM_JOB_NODELIST is not set" : job.error().context);
-    const auto asked = options_from_environment("SPANK_VARDE_", get_variable);
+    const auto asked = options_from_environment("SPANK_VARDE_", node::own_variable);
     // A value that is wrong has cost the job its agent; it has no claim on the controller either.
     if (!asked || !asked->wanted()) return;
     auto site = load_config(config_file);
@@ -87,7 +87,7 @@ void run(const std::string& config_file, bool foreground) {
     ::alarm(site->free_s + grace_s);
     controller::helper_limits limits;
     limits.total_ms = static_cast<int>(site->free_s * 1000);
-    for (const std::string& line : controller::help({*job, nodes}, slurm, limits)) node::log_line(LOG_NOTICE, line);
+    controller::help({*job, nodes}, slurm, limits, [](const std::string& line) { node::log_line(LOG_NOTICE, line); });
 }
 
 }  // namespace
@@ -106,8 +106,12 @@ int main(int argument_count, char** arguments) {
             return 0;
         }
     }
+    std::signal(SIGPIPE, SIG_IGN);  // who reads stderr may be gone
     try {
         run(config_file, foreground);
-    } catch (...) { std::fputs("varde-controller: couldn't free the job: out of memory\n", stderr); }
+    } catch (...) {
+        // Only memory can be short here.
+        node::log_line(LOG_ERR, "couldn't free the job: out of memory; it starts when Slurm lets it");
+    }
     return 0;
 }

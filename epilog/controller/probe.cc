@@ -1,104 +1,124 @@
-// One non-blocking connect per node, repeated where it is refused.
+// One non-blocking connect per address of a node, repeated where it is refused.
 #include "epilog/controller/probe.h"
 
 #include "base/clock.h"
 #include "base/handle.h"
+#include "epilog/controller/resolve.h"
 
 #include <cerrno>
-#include <cstring>
-#include <netdb.h>
 #include <poll.h>
-#include <sys/socket.h>
 
 namespace varde::controller {
 
 namespace {
 
 struct attempt {
-    const node_facts* node = nullptr;
-    sockaddr_storage address{};
-    socklen_t address_bytes = 0;
+    size_t node = 0;  // its place among the nodes
+    socket_address address;
     unique_fd socket;       // a connection under way
-    uint64_t again_ns = 0;  // when to try again, where there is none
+    uint64_t begin_ns = 0;  // of the first try; 0: it waits for its turn
+    uint64_t again_ns = 0;  // when to try again, where no connection is under way
     bool refused = false;   // at least once
-    bool answered = false;
+    bool starved = false;   // we had no socket or port for it the last time
+    bool ended = false;
 };
 
-// A name that does not resolve is no sign of death: the node counts as answering.
-bool resolve(attempt& to, uint16_t port) {
-    addrinfo hints{};
-    hints.ai_socktype = SOCK_STREAM;
-    addrinfo* found = nullptr;
-    const std::string service = std::to_string(to.node->port != 0 ? to.node->port : port);
-    if (::getaddrinfo(to.node->address.c_str(), service.c_str(), &hints, &found) != 0 || found == nullptr) return false;
-    std::memcpy(&to.address, found->ai_addr, found->ai_addrlen);
-    to.address_bytes = found->ai_addrlen;
-    ::freeaddrinfo(found);
-    return true;
-}
+uint64_t in_ns(int ms) noexcept { return static_cast<uint64_t>(ms) * ns_per_ms; }
 
-void settle(attempt& one, int os_errno, uint64_t now, const probe_limits& limits) {
-    one.socket.reset();
-    if (os_errno == 0) one.answered = true;
-    else if (os_errno == ECONNREFUSED || os_errno == ECONNRESET) one.refused = true;
-    one.again_ns = now + static_cast<uint64_t>(limits.retry_ms) * ns_per_ms;
-}
-
-void start(attempt& one, uint64_t now, const probe_limits& limits) {
-    one.socket.reset(::socket(one.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    // Out of descriptors is our trouble, not the node's.
-    if (!one.socket) return settle(one, 0, now, limits);
-    if (::connect(one.socket.get(), reinterpret_cast<const sockaddr*>(&one.address), one.address_bytes) == 0)
-        return settle(one, 0, now, limits);
-    if (errno != EINPROGRESS) settle(one, errno, now, limits);
-}
-
-bool finished(const attempt& one, uint64_t elapsed_ms, const probe_limits& limits) {
-    if (one.answered) return true;
-    return elapsed_ms >= static_cast<uint64_t>(one.refused ? limits.refused_ms : limits.silent_ms);
-}
-
-void check(attempt& one, short events, uint64_t now, const probe_limits& limits) {
-    if (events == 0) return;
-    int os_errno = 0;
-    socklen_t size = sizeof os_errno;
-    if (::getsockopt(one.socket.get(), SOL_SOCKET, SO_ERROR, &os_errno, &size) != 0) os_errno = errno;
-    settle(one, os_errno, now, limits);
-}
-
-}  // namespace
-
-std::vector<std::string> find_silent(const std::vector<node_facts>& nodes, uint16_t port, const probe_limits& limits) {
-    std::vector<attempt> attempts(nodes.size());
-    for (size_t i = 0; i < nodes.size(); i++) {
-        attempts[i].node = &nodes[i];
-        attempts[i].answered = !resolve(attempts[i], port);
+class probe {
+public:
+    probe(const std::vector<node_facts>& nodes, uint16_t port, const probe_limits& limits)
+        : limits_(limits), seen_(nodes.size(), sight::unknown) {
+        const auto addresses = resolve(nodes, port, limits.resolve_ms);
+        for (size_t node = 0; node < nodes.size(); node++) {
+            for (const socket_address& each : addresses[node]) {
+                attempts_.emplace_back();
+                attempts_.back().node = node;
+                attempts_.back().address = each;
+                seen_[node] = sight::silent;  // until one of its addresses says otherwise
+            }
+        }
     }
-    const uint64_t begin = mono_ns();
-    for (;;) {
+
+    std::vector<sight> run() {
+        while (start_and_end()) wait();
+        return seen_;
+    }
+
+private:
+    // Who is due is started, as far as there are sockets; who has had its time ends.  False: nobody is left.
+    bool start_and_end() {
         const uint64_t now = mono_ns();
-        const uint64_t elapsed_ms = (now - begin) / ns_per_ms;
+        size_t open = 0;
+        for (const attempt& one : attempts_) open += one.socket ? 1U : 0U;
+        bool left = false;
+        for (attempt& one : attempts_) {
+            if (one.ended) continue;
+            if (seen_[one.node] == sight::answered || has_had_its_time(one, now)) {
+                if (one.starved && seen_[one.node] == sight::silent) seen_[one.node] = sight::unknown;
+                if (one.socket) open--;
+                one.socket.reset();
+                one.ended = true;
+                continue;
+            }
+            left = true;
+            if (one.socket || now < one.again_ns || open >= limits_.sockets_max) continue;
+            start(one, now);
+            if (one.socket) open++;
+        }
+        return left;
+    }
+
+    bool has_had_its_time(const attempt& one, uint64_t now) const noexcept {
+        return one.begin_ns != 0 && now - one.begin_ns >= in_ns(one.refused ? limits_.refused_ms : limits_.silent_ms);
+    }
+
+    void start(attempt& one, uint64_t now) {
+        if (one.begin_ns == 0) one.begin_ns = now;
+        const auto& address = reinterpret_cast<const sockaddr&>(one.address.bytes);
+        one.socket.reset(::socket(address.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+        if (one.socket && ::connect(one.socket.get(), &address, one.address.size_bytes) == 0) settle(one, 0, now);
+        else if (!one.socket || errno != EINPROGRESS) settle(one, errno, now);
+    }
+
+    void settle(attempt& one, int os_errno, uint64_t now) {
+        one.socket.reset();
+        if (os_errno == 0) seen_[one.node] = sight::answered;
+        if (os_errno == ECONNREFUSED || os_errno == ECONNRESET) one.refused = true;
+        one.starved = os_errno == EMFILE || os_errno == ENFILE || os_errno == ENOBUFS || os_errno == ENOMEM ||
+                      os_errno == EADDRNOTAVAIL || os_errno == EAGAIN;
+        one.again_ns = now + in_ns(limits_.retry_ms);
+    }
+
+    void wait() {
         std::vector<pollfd> waited;
         std::vector<attempt*> waiting;
-        bool open = false;
-        for (attempt& one : attempts) {
-            if (finished(one, elapsed_ms, limits)) continue;
-            if (!one.socket && now >= one.again_ns) start(one, now, limits);
-            open = open || !one.answered;
+        for (attempt& one : attempts_) {
             if (!one.socket) continue;
             waited.push_back({one.socket.get(), POLLOUT, 0});
             waiting.push_back(&one);
         }
-        if (!open) break;
         // Short, because limits and repetitions have to be looked at, too.
-        ::poll(waited.data(), waited.size(), 20);
-        const uint64_t after = mono_ns();
-        for (size_t i = 0; i < waited.size(); i++) check(*waiting[i], waited[i].revents, after, limits);
+        discard(::poll(waited.data(), waited.size(), 20), "the events tell");
+        const uint64_t now = mono_ns();
+        for (size_t i = 0; i < waited.size(); i++) {
+            if (waited[i].revents == 0) continue;
+            int os_errno = 0;
+            socklen_t size = sizeof os_errno;
+            if (::getsockopt(waited[i].fd, SOL_SOCKET, SO_ERROR, &os_errno, &size) != 0) os_errno = errno;
+            settle(*waiting[i], os_errno, now);
+        }
     }
-    std::vector<std::string> silent;
-    for (const attempt& one : attempts)
-        if (!one.answered) silent.push_back(one.node->name);
-    return silent;
+
+    const probe_limits limits_;
+    std::vector<sight> seen_;  // of each node
+    std::vector<attempt> attempts_;
+};
+
+}  // namespace
+
+std::vector<sight> look_at(const std::vector<node_facts>& nodes, uint16_t port, const probe_limits& limits) {
+    return probe(nodes, port, limits).run();
 }
 
 }  // namespace varde::controller

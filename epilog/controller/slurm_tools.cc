@@ -1,6 +1,7 @@
 // Parsers of Slurm's output, and the calls that make it.
 #include "epilog/controller/slurm_tools.h"
 
+#include "base/fields.h"
 #include "base/process.h"
 #include "base/units.h"
 
@@ -14,13 +15,6 @@ constexpr int tool_ms = 10'000;  // a busy slurmctld answers in seconds
 constexpr uint16_t slurmd_port_default = 6818;
 constexpr size_t node_list_bytes_max = 64 << 10;
 constexpr size_t output_bytes_max = 16 << 20;  // some hundred bytes for each node of a large cluster
-
-std::string_view take_until(std::string_view& text, char at) {
-    const size_t length = std::min(text.find(at), text.size());
-    const std::string_view part = text.substr(0, length);
-    text.remove_prefix(std::min(length + 1, text.size()));
-    return part;
-}
 
 // Slurm's word for nothing.
 std::string value(std::string_view text) {
@@ -125,6 +119,15 @@ bool is_node_list(std::string_view text) noexcept {
 }
 
 bool is_down(const node_facts& node) noexcept { return node.state.starts_with("DOWN"); }
+
+bool is_changing_power(const node_facts& node) noexcept {
+    std::string_view flags = node.state;
+    while (!flags.empty()) {
+        const std::string_view flag = take_until(flags, '+');
+        if (flag.starts_with("POWER") || flag.starts_with("REBOOT")) return true;
+    }
+    return false;
+}
 
 std::string join(const std::vector<std::string>& names) {
     std::string text;

@@ -54,6 +54,7 @@ result<std::string> read_job_name(environment get);
 
 bool is_node_list(std::string_view text) noexcept;  // letters, digits and -_.,[] only, at most 64 KiB, no leading dash
 bool is_down(const node_facts& node) noexcept;
+bool is_changing_power(const node_facts& node) noexcept;  // by Slurm: powered down or up, or rebooted
 
 class slurm_tools {
 public:
