@@ -67,7 +67,8 @@ $(O)/tests/tools/%: $(O)/tests/tools/%.o $(call archives,pack)
 	@mkdir -p $(@D)
 	$(link) $(call libraries,pack) $(LDFLAGS)
 # Ranks as a training program is: with the library alone.
-$(O)/tests/tools/ranks $(O)/tests/tools/killed_after_fence: $(O)/tests/tools/%: $(O)/tests/tools/%.o $(O)/libvarde.so
+library_tools := ranks rounds killed_after_fence
+$(library_tools:%=$(O)/tests/tools/%): $(O)/tests/tools/%: $(O)/tests/tools/%.o $(O)/libvarde.so
 	@mkdir -p $(@D)
 	$(call quiet,LINK )$(CXX) $(ldflags) -o $@ $< -L$(O) -lvarde -Wl$(comma)-rpath$(comma)'$$ORIGIN/../..' $(LDFLAGS)
 

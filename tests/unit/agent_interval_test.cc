@@ -1,4 +1,4 @@
-// --ckpt-interval=auto: the formula against the optimum that it estimates, its bounds, and the schedule that follows it.
+// --ckpt-interval=auto: the formula against the optimum that it estimates, its bounds, and the schedule that obeys.
 #include "agent/interval.h"
 #include "agent/leader.h"
 
