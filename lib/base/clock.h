@@ -21,6 +21,7 @@ inline uint64_t wall_ns() noexcept { return clock_ns(CLOCK_REALTIME); }
 class deadline {
 public:
     static deadline in_ms(uint64_t ms) noexcept { return deadline(mono_ns() + ms * ns_per_ms); }
+    static deadline at_ns(uint64_t ns) noexcept { return deadline(ns); }
     bool passed() const noexcept { return mono_ns() >= at_ns_; }
     // Milliseconds left, at least 0 and at most `most`: fits poll() and epoll_wait().
     int left_ms(int most = 1'000'000) const noexcept {
