@@ -8,6 +8,7 @@
 #include <atomic>
 #include <fmt/format.h>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 namespace varde::cli {
@@ -41,6 +42,8 @@ std::vector<finding> check_expectation(const pack_input& input, uint64_t size_by
     if (who.run != wanted.run)
         differs(fmt::format("it is a pack of the run {}, not of {}", pack::in_quotes(who.run),
                             pack::in_quotes(wanted.run)));
+    if (wanted.recorded_count && *wanted.recorded_count != wanted.node_count)
+        differs(fmt::format("it is one of {} packs, its manifest lists {}", wanted.node_count, *wanted.recorded_count));
     if (wanted.world && who.world != *wanted.world)
         differs(fmt::format("it has a world of {} ranks, its manifest says {}", who.world, *wanted.world));
     if (wanted.recorded && size_bytes != wanted.recorded->size_bytes)
@@ -62,7 +65,12 @@ public:
         const auto count =
             static_cast<unsigned>(std::min<uint64_t>({threads_max, 2 * cores, input_.image().chunk_count}));
         std::vector<std::thread> others;
-        for (unsigned index = 1; index < count; index++) others.emplace_back([this] { work(); });
+        others.reserve(count);
+        try {
+            for (unsigned index = 1; index < count; index++) others.emplace_back([this] { work(); });
+        } catch (const std::system_error&) {
+            // No more threads for us (a process limit): those that run, at least this one, do all of it.
+        }
         if (count > 0) work();
         for (std::thread& each : others) each.join();
         const auto place = [](const finding& each) { return std::pair(each.rank.value_or(0), each.chunk.value_or(0)); };

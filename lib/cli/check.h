@@ -17,8 +17,10 @@ struct expectation {
     store::generation_id id;
     uint32_t node_index = 0;
     uint32_t node_count = 0;
-    std::optional<store::manifest_pack> recorded;  // by the manifest
-    std::optional<uint32_t> world;                 // by the manifest
+    // By the manifest, where there is one that can be used.
+    std::optional<store::manifest_pack> recorded;
+    std::optional<size_t> recorded_count;  // of packs
+    std::optional<uint32_t> world;
 };
 
 struct pack_job {

@@ -30,29 +30,35 @@ uint64_t size_of(const std::string& path) {
     return ::stat(path.c_str(), &info) == 0 ? static_cast<uint64_t>(info.st_size) : 0;
 }
 
-std::vector<pack_job> packs_of(const store::run_directory& run, const std::string& path,
-                               const store::generation& what) {
-    const auto record =
-        what.committed ? run.read_manifest(what.id) : result<store::manifest>(fail(code::not_found, ""));
-    std::vector<pack_job> packs;
+void expect_record(const store::manifest& record, expectation& wanted) {
+    wanted.world = record.world;
+    wanted.recorded_count = record.packs.size();
+    if (wanted.node_index < record.packs.size()) wanted.recorded = record.packs[wanted.node_index];
+}
+
+expectation expect_place(const std::string& run, store::generation_id id, uint32_t node_index, uint32_t node_count) {
+    return {.run = run,
+            .id = id,
+            .node_index = node_index,
+            .node_count = node_count,
+            .recorded = {},
+            .recorded_count = {},
+            .world = {}};
+}
+
+generation_job job_of(const store::run_directory& run, const std::string& path, const store::generation& what) {
+    generation_job job{.path = path, .what = what, .packs = {}};
+    const auto record = run.read_manifest(what.id);
     for (uint32_t node = 0; node < what.node_count; node++) {
         const std::string file = path + "/" + store::pack_name(node, what.node_count);
         struct stat info {};
         // Missing packs are the generation's fault, and told as such.
         if (::lstat(file.c_str(), &info) != 0 && errno == ENOENT) continue;
-        expectation wanted{.run = name_of(run.path()),
-                           .id = what.id,
-                           .node_index = node,
-                           .node_count = what.node_count,
-                           .recorded = {},
-                           .world = {}};
-        if (record && node < record->packs.size()) {
-            wanted.recorded = record->packs[node];
-            wanted.world = record->world;
-        }
-        packs.push_back({.path = file, .size_bytes = size_of(file), .expected = wanted});
+        expectation wanted = expect_place(name_of(run.path()), what.id, node, what.node_count);
+        if (record) expect_record(*record, wanted);
+        job.packs.push_back({.path = file, .size_bytes = size_of(file), .expected = wanted});
     }
-    return packs;
+    return job;
 }
 
 // The generations to verify: all of each run, or the one that was named.
@@ -66,7 +72,7 @@ result<std::vector<generation_job>> collect(const target& where) {
         for (const auto& each : *generations) {
             if (where.kind == target_kind::generation && each.id != where.id) continue;
             const std::string below = path + "/" + store::generation_name(each.id);
-            jobs.push_back({.path = below, .what = each, .packs = packs_of(*run, below, each)});
+            jobs.push_back(job_of(*run, below, each));
         }
     }
     if (where.kind == target_kind::generation && jobs.empty())
@@ -75,18 +81,21 @@ result<std::vector<generation_job>> collect(const target& where) {
     return jobs;
 }
 
-// A pack by itself; in its place in a run it must also be the one that belongs there.
-pack_job lone_pack(const std::string& path) {
-    pack_job job{.path = path, .size_bytes = size_of(path), .expected = {}};
-    const auto id = store::parse_generation_name(name_of(parent_of(path)));
+// A pack by itself; in its place in a run it must also be the one that belongs there, and that was committed.
+generation_job lone_pack(const std::string& path) {
+    generation_job job{.path = parent_of(path), .what = {}, .packs = {}};
+    job.packs.push_back({.path = path, .size_bytes = size_of(path), .expected = {}});
+    const auto id = store::parse_generation_name(name_of(job.path));
     const auto parts = store::parse_pack_name(name_of(path));
     if (!id || !parts) return job;
-    job.expected = expectation{.run = name_of(parent_of(parent_of(path))),
-                               .id = *id,
-                               .node_index = parts->node_index,
-                               .node_count = parts->node_count,
-                               .recorded = {},
-                               .world = {}};
+    const std::string run_path = parent_of(job.path);
+    expectation& wanted =
+        job.packs.front().expected.emplace(expect_place(name_of(run_path), *id, parts->node_index, parts->node_count));
+    const auto run = open_run(run_path);
+    const auto record = run ? run->read_manifest(*id) : result<store::manifest>(run.error());
+    if (record) expect_record(*record, wanted);
+    // None: the generation is not committed yet, or the folder around is only named like one.
+    else if (record.error().what == code::damaged) job.what.reason = record.error().context;
     return job;
 }
 
@@ -96,8 +105,7 @@ public:
     verification(const verify_options& options, console to, uint64_t total_bytes)
         : options_(options), to_(to), shown_(to.err, total_bytes) {}
 
-    void pack(const pack_job& job) {
-        const pack_report report = check_pack(job, shown_);
+    void pack(const pack_report& report) {
         packs_++;
         bytes_ += report.size_bytes;
         auto findings = nlohmann::ordered_json::array();
@@ -125,11 +133,17 @@ public:
 
     void generation(const generation_job& job, bool named);
 
+    // All packs of a job, and its manifest where that is no use; false when its generation was retired meanwhile.
+    bool packs(const generation_job& job);
+
     status end(uint64_t spent_ns) {
         const char* word = outcome_ == status::good ? "good" : outcome_ == status::damaged ? "damaged" : "unreadable";
         if (options_.json) {
             fmt::print(to_.out, "{}",
-                       json_text({{"verdict", word}, {"generations", generations_json_}, {"packs", packs_json_}}));
+                       json_text({{"verdict", word},
+                                  {"generations", generations_json_},
+                                  {"damaged_manifests", manifests_json_},
+                                  {"packs", packs_json_}}));
             return outcome_;
         }
         shown_.clear();
@@ -160,6 +174,7 @@ private:
     uint64_t packs_ = 0;
     uint64_t bytes_ = 0;
     nlohmann::ordered_json packs_json_ = nlohmann::ordered_json::array();
+    nlohmann::ordered_json manifests_json_ = nlohmann::ordered_json::array();
     nlohmann::ordered_json generations_json_ = nlohmann::ordered_json::array();
 };
 
@@ -176,7 +191,35 @@ void verification::generation(const generation_job& job, bool named) {
         fmt::print(to_.out, "{}  {}  {}\n", job.what.status == generation_status::damaged ? "damaged   " : "incomplete",
                    pack::escaped(job.path, 4096), state);
     }
-    for (const pack_job& each : job.packs) pack(each);
+    if (packs(job)) return;
+    generations_json_.back()["complete"] = false;
+    generations_json_.back()["state"] = "retired";
+    // What newer generations have made superfluous is no loss, but not what somebody hopes for who names it.
+    if (named) note(status::failed);
+    if (options_.json) return;
+    shown_.clear();
+    fmt::print(to_.out, "retired     {}  deleted in this moment\n", pack::escaped(job.path, 4096));
+}
+
+bool verification::packs(const generation_job& job) {
+    for (const pack_job& each : job.packs) {
+        const pack_report report = check_pack(each, shown_);
+        struct stat info {};
+        const bool retired = !report.findings.empty() && report.findings.front().what == code::not_found &&
+                             ::lstat(job.path.c_str(), &info) != 0 && errno == ENOENT;
+        if (retired) return false;
+        pack(report);
+    }
+    if (job.what.committed || job.what.reason.empty() || job.what.status == store::generation_status::damaged)
+        return true;
+    note(status::damaged);
+    manifests_json_.push_back(
+        {{"path", job.path + "/" + std::string(store::manifest_name)}, {"text", job.what.reason}});
+    if (options_.json) return true;
+    shown_.clear();
+    fmt::print(to_.out, "damaged     {}/{}\n    {}; the packs' names decide in its place\n",
+               pack::escaped(job.path, 4096), store::manifest_name, pack::escaped(job.what.reason, 4096));
+    return true;
 }
 
 }  // namespace
@@ -195,7 +238,11 @@ status verify(const verify_options& options, console to) {
         for (const auto& each : job.packs) total += each.size_bytes;
     }
     verification all(options, to, total);
-    if (where->kind == target_kind::pack) all.pack(lone_pack(where->path));
+    if (where->kind == target_kind::pack && !all.packs(lone_pack(where->path))) {
+        complain(to, fail(code::not_found, "couldn't verify " + pack::in_quotes(where->path) +
+                                               ": its generation was deleted in this moment"));
+        return status::failed;
+    }
     for (const auto& job : *jobs) all.generation(job, where->kind == target_kind::generation);
     return all.end(mono_ns() - start);
 }
