@@ -135,7 +135,7 @@ public:
 
     // Deletes complete generations beyond the newest `keep` (at least 1), and incomplete ones older than the oldest
     // kept; never one that is damaged or newer than `newest`.  Called by the leader only, after a commit.  Returns how
-    // many.
+    // many.  One that cannot be read or deleted stays, does not keep the others from going, and is the failure.
     result<uint32_t> retire(uint32_t keep, generation_id newest);
 
     // Appends one line of JSON to history.jsonl with one write, and syncs it.

@@ -119,3 +119,48 @@ Test(retire, generation_that_comes_again_after_its_retirement_goes_as_well) {
     cr_assert(!again.has_value(), "the retired name is taken by files of others: said, not hidden");
     cr_assert(need(run.choose(nullptr)).id == id_of(2, 1));
 }
+
+// The oldest cannot go: its retired name is taken, by a file of somebody else.
+Test(retire, one_that_cannot_go_does_not_keep_the_others) {
+    temporary_directory at;
+    run_directory run = open_run(at);
+    for (uint64_t step = 1; step <= 4; ++step) write_generation(run, {step, 1}, 1);
+    write_file(run.path() + "/.retired-step-000000000001.r1", "mine");
+    refused(run.retire(1, {4, 1}), code::io, "step-000000000001.r1");
+    cr_assert(steps(run) == std::vector<uint64_t>({4, 1}));
+}
+
+Test(retire, one_that_cannot_be_read_stays_and_counts_for_nothing) {
+    temporary_directory at;
+    run_directory run = open_run(at);
+    for (uint64_t step = 1; step <= 4; ++step) write_generation(run, {step, 1}, 1);
+    // A link is not followed: the error of a manifest that cannot be opened.
+    const std::string manifest = generation_path(run, {3, 1}) + "/manifest.json";
+    std::filesystem::remove(manifest);
+    std::filesystem::create_symlink("elsewhere", manifest);
+    cr_assert(!run.retire(2, {4, 1}).has_value());
+    cr_assert(exists(generation_path(run, {4, 1})) && exists(generation_path(run, {3, 1})));
+    cr_assert(exists(generation_path(run, {2, 1})), "the second that is complete for certain");
+    cr_assert(!exists(generation_path(run, {1, 1})));
+}
+
+Test(retire, temporary_files_of_dead_writers_go) {
+    temporary_directory at;
+    run_directory run = open_run(at);
+    need(run.open_roster(true));
+    write_generation(run, {1, 1}, 1);
+    const std::string latest = run.path() + "/.new-0123456789abcdef";
+    std::filesystem::create_symlink("step-000000000001.r1", latest);
+    const std::vector<std::string> folders{run.path() + "/roster", generation_path(run, {1, 1})};
+    for (const std::string& folder : folders) {
+        write_file(folder + "/.new-0123456789abcdef", "old");
+        make_old(folder + "/.new-0123456789abcdef");
+        write_file(folder + "/.new-fedcba9876543210", "of a writer that lives");
+    }
+    cr_assert_eq(need(run.retire(1, {1, 1})), 0);
+    cr_assert(!exists(latest));
+    for (const std::string& folder : folders) {
+        cr_assert(!exists(folder + "/.new-0123456789abcdef"), "%s", folder.c_str());
+        cr_assert(exists(folder + "/.new-fedcba9876543210"), "%s", folder.c_str());
+    }
+}
