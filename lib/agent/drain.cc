@@ -32,8 +32,8 @@ constexpr uint64_t seal_cookie = UINT64_MAX - 1;
 // The state of one attempt at one pack.
 class writing {
 public:
-    writing(drain_job& job, io::engine& engine, arena::node_control* node, int fd)
-        : job_(job), engine_(engine), node_(node), fd_(fd), sums_(job.image.chunk_count, 0),
+    writing(drain_job& job, io::engine& engine, io::pace& pace, arena::node_control* node, int fd)
+        : job_(job), engine_(engine), pace_(pace), node_(node), fd_(fd), sums_(job.image.chunk_count, 0),
           next_(job.sources.size(), 0), written_(job.sources.size()), released_(job.sources.size(), 0) {
         for (size_t i = 0; i < job.sources.size(); i++) {
             if (!job.sources[i].held()) written_[i].resize(job.sources[i].chunk_count, false);
@@ -49,11 +49,13 @@ private:
     result<bool> submit_chunk(size_t source);
     result<bool> submit_ready();
     result<void> collect(uint32_t least);
+    deadline next_look() const;
     result<void> note(const io::completion& done);
     void release_in_order(size_t source, uint64_t chunk);
 
     drain_job& job_;
     io::engine& engine_;
+    io::pace& pace_;
     arena::node_control* node_;
     int fd_;
     pages header_;
@@ -97,6 +99,7 @@ result<bool> writing::submit_chunk(size_t source) {
     if (auto done = submit(data, size_bytes, range.file_offset + begin, range.first_chunk + index); !done)
         return done.error();
     next_[source]++;
+    pace_.begun(size_bytes, mono_ns());
     return true;
 }
 
@@ -104,7 +107,7 @@ result<bool> writing::submit_chunk(size_t source) {
 result<bool> writing::submit_ready() {
     bool any = false;
     for (size_t source = 0; source < job_.sources.size(); source++) {
-        if (engine_.full()) break;
+        if (engine_.full() || !pace_.open(mono_ns())) break;
         auto submitted = submit_chunk(source);
         if (!submitted) return submitted;
         any = any || *submitted;
@@ -136,8 +139,13 @@ result<void> writing::note(const io::completion& done) {
     return {};
 }
 
+deadline writing::next_look() const {
+    const deadline usual = deadline::in_ms(look_ms);
+    return pace_.open(mono_ns()) ? usual : deadline::at_ns(std::min(usual.ns(), pace_.next_ns()));
+}
+
 result<void> writing::collect(uint32_t least) {
-    auto completions = engine_.wait(least, deadline::in_ms(look_ms));
+    auto completions = engine_.wait(least, next_look());
     if (!completions) return completions.error();
     for (const auto& done : *completions) {
         if (auto noted = note(done); !noted) return noted;
@@ -161,7 +169,7 @@ result<void> writing::write_chunks() {
             // With room in the engine only look; wait for a completion where nothing else can be done.
             if (auto done = collect(*any && !engine_.full() ? 0 : 1); !done) return done;
         } else if (!*any) {
-            arena::wait_while(node_->doorbell, seen, look_ms);
+            arena::wait_while(node_->doorbell, seen, next_look().left_ms());
         }
     }
     return {};
@@ -220,7 +228,7 @@ result<uint64_t> drain::write_once(drain_job& job) {
         if (auto done = file->use_buffered(); !done) return done.error();
     }
 
-    writing attempt(job, engine_, node_, file->fd());
+    writing attempt(job, engine_, pace_, node_, file->fd());
     result<uint64_t> seal = [&]() -> result<uint64_t> {
         if (auto done = attempt.write_header(); !done) return done.error();
         if (auto done = attempt.write_chunks(); !done) return done.error();

@@ -8,6 +8,7 @@
 #include "agent/log.h"
 #include "arena/control.h"
 #include "io/engine.h"
+#include "io/pace.h"
 #include "pack/layout.h"
 #include "store/store.h"
 
@@ -49,8 +50,9 @@ struct drain_outcome {
 class drain {
 public:
     // `direct_refused` is remembered by the caller from one generation to the next.
-    drain(store::run_directory& run, io::engine& engine, arena::node_control* node, logger& log, bool& direct_refused)
-        : run_(run), engine_(engine), node_(node), log_(log), direct_refused_(direct_refused) {}
+    drain(store::run_directory& run, io::engine& engine, arena::node_control* node, logger& log, bool& direct_refused,
+          io::pace pace = {})
+        : run_(run), engine_(engine), node_(node), log_(log), direct_refused_(direct_refused), pace_(pace) {}
 
     // Writes, seals and releases; after a failure tries again from memory where that is possible.
     drain_outcome carry_out(drain_job& job);
@@ -65,6 +67,7 @@ private:
     arena::node_control* node_;
     logger& log_;
     bool& direct_refused_;
+    io::pace pace_;
 };
 
 // Lets go of chunks that no pack will have, as the rank stages them.  Once `cancelled` (the rank is gone or gives up)

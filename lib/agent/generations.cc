@@ -114,7 +114,7 @@ drain_outcome node::drain_on_mover(generation_work& work) {
         return {false, image.error(), 0, 0};
     }
     work.job.image = std::move(*image);
-    drain writer(*run_, engine_on_mover(), node_control(), log_, direct_refused_);
+    drain writer(*run_, engine_on_mover(), node_control(), log_, direct_refused_, io::pace(with_.write_bytes_per_s));
     return writer.carry_out(work.job);
 }
 

@@ -15,6 +15,7 @@ namespace varde {
 
 namespace {
 
+constexpr uint64_t write_bytes_per_s_min = 1 << 20;
 constexpr size_t file_bytes_max = 64 << 10;
 
 struct key_rule {
@@ -60,6 +61,18 @@ result<void> apply_chunk(config& target, std::string_view text) {
     return {};
 }
 
+result<void> apply_write_limit(config& target, std::string_view text) {
+    if (text == "off") {
+        target.write_bytes_per_s = 0;
+        return {};
+    }
+    auto bytes = parse_size_bytes(text);
+    if (!bytes) return std::move(bytes).error();
+    if (*bytes < write_bytes_per_s_min) return fail(code::invalid, "it is less than 1M, or 'off' for no limit");
+    target.write_bytes_per_s = *bytes;
+    return {};
+}
+
 result<void> apply_bin_dir(config& target, std::string_view text) {
     if (!text.empty() && text.front() != '/') return fail(code::invalid, "it is not an absolute path");
     if (text.size() >= limits::path_bytes_max) return fail(code::invalid, "it is too long");
@@ -70,6 +83,7 @@ result<void> apply_bin_dir(config& target, std::string_view text) {
 constexpr key_rule rules[] = {
     {"agent", "memory", "10%", apply_memory},
     {"agent", "chunk", "4M", apply_chunk},
+    {"agent", "write_limit", "2G", apply_write_limit},
     {"agent", "pulse_ms", "1000", apply_number<&config::pulse_ms, 10, 60'000>},
     {"agent", "silence_s", "30", apply_number<&config::silence_s, 1, 3600>},
     {"failures", "node_mtbf_h", "10000", apply_number<&config::node_mtbf_h, 1, 10'000'000>},

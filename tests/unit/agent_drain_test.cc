@@ -64,7 +64,7 @@ struct bench {
         job.retry_pause_ms = {100, 200};
     }
     drain_outcome carry_out(drain_job& job) {
-        return drain(run, engine, pages.node(), log, direct_refused).carry_out(job);
+        return drain(run, engine, pages.node(), log, direct_refused, pace).carry_out(job);
     }
     // All ranks stage everything, the drain writes it.
     drain_outcome run_through(drain_job& job) {
@@ -93,6 +93,7 @@ struct bench {
     logger log;
     store::run_directory run;
     bool direct_refused = false;
+    io::pace pace;
     std::vector<uint64_t> next_chunk;
     std::vector<std::vector<std::byte>> data;
 };
@@ -237,4 +238,17 @@ Test(agent_drain, does_not_seal_over_a_pack_that_is_sealed) {
     const auto outcome = b.run_through(again);
     cr_assert(!outcome.sealed && outcome.why.what == code::busy, "%s", outcome.why.context.c_str());
     b.check_released(again);
+}
+
+Test(agent_drain, is_no_faster_than_its_limit) {
+    constexpr uint64_t size_bytes = 4 << 20;
+    const temporary_directory in;
+    bench b(in.path(), 1, size_bytes / chunk_bytes);
+    b.pace = io::pace(8 << 20);
+    drain_job job;
+    b.prepare(job, 1, {size_bytes});
+    const auto outcome = b.run_through(job);
+    check_sealed(b, job, outcome);
+    // Half a second, less the tenth that a pace lets its caller catch up.
+    cr_assert_geq(outcome.duration_ns, 7 * ns_per_s / 20, "4 MiB at 8 MiB/s in %lu ns", outcome.duration_ns);
 }
