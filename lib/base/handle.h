@@ -58,6 +58,8 @@ public:
     std::byte* data() const noexcept { return static_cast<std::byte*>(address_); }
     size_t size_bytes() const noexcept { return size_bytes_; }
     explicit operator bool() const noexcept { return address_ != nullptr; }
+    // The memory stays mapped, and is nobody's.
+    void release() noexcept { address_ = nullptr; }
     void reset() noexcept {
         if (address_ != nullptr) ::munmap(address_, size_bytes_);
         address_ = nullptr;

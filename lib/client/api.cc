@@ -217,6 +217,10 @@ int varde_register(varde_run* of, const varde_shard* shard) noexcept {
     });
 }
 
+int varde_order_after(varde_run* of, void* cuda_stream) noexcept {
+    return call(of, [&](run& it) { return it.order_after(cuda_stream); });
+}
+
 int varde_unregister(varde_run* of, const char* name) noexcept {
     return call(of, [&](run& it) -> result<void> {
         if (name == nullptr) return null_argument("name");
@@ -269,6 +273,8 @@ int varde_status(const varde_run* of, varde_status_info* ret_status) noexcept {
         ret_status->staged_bytes = now.staged_bytes;
         ret_status->stall_ns = now.stall_ns;
         ret_status->stall_ns_max = now.stall_ns_max;
+        ret_status->pinned_bytes = now.pinned_bytes;
+        ret_status->pin_error = now.pin_error;
         return {};
     });
 }

@@ -1,7 +1,8 @@
 // Copies a rank's range into its slab, chunk by chunk, in the background: the writer's side of the ring in
 // arena/control.h.
 //
-// Chunks are filled by several threads at once and published in order.  A full ring is waited for; when nothing is
+// Chunks are filled by several threads at once and published in order, none before the program's work on its GPUs that
+// the generation comes after.  A full ring is waited for; when nothing is
 // released for `patience_ms`, the copying ends with `timeout` and the generation has to be given up.  The numbers
 // that the agent writes are checked: one that cannot be ends the copying with `internal`.
 //
@@ -13,6 +14,7 @@
 #include "client/registry.h"
 
 #include <atomic>
+#include <optional>
 #include <span>
 
 namespace varde::client {
@@ -21,10 +23,11 @@ struct source {
     const std::byte* data = nullptr;
     uint64_t offset_bytes = 0;  // within the range
     uint64_t size_bytes = 0;
+    gpu::device* by = nullptr;  // who copies it; null: the host
 };
 
-// Fills `target` with the bytes [offset_bytes, + size) of the range that `sources` make up, in order; zeros where it
-// has none.
+// Fills `target` with the bytes [offset_bytes, + size) of the range that `sources` make up, in order: with those that
+// the host copies, and zeros where there are none.  What a GPU copies is left out.
 void assemble(std::span<const source> sources, uint64_t offset_bytes, std::span<std::byte> target) noexcept;
 
 struct ring_memory {
@@ -36,7 +39,7 @@ struct ring_memory {
 
 class copier {
 public:
-    copier(crew& hands, const ring_memory& ring, uint64_t patience_ms);
+    copier(crew& hands, gpu::devices& gpus, const ring_memory& ring, uint64_t patience_ms);
 
     // What to copy from now on; not while copying.
     void set_range(const arranged_range& range);
@@ -47,8 +50,8 @@ public:
     result<uint64_t> next_chunk();
     // Starts copying to [next_chunk(), + chunk_count()).
     void begin();
-    // Until the copying has ended; how it went: timeout, fenced or internal.  After a failure the rest of its numbers
-    // is skipped.
+    // Until the copying has ended; how it went: timeout, fenced, internal, or what a GPU had.  After a failure the rest of
+    // its numbers is skipped.
     result<void> wait();
     // Begun, and not waited for.
     bool begun() const noexcept { return copying_; }
@@ -59,15 +62,20 @@ public:
 
 private:
     static void copy_one(void* self, uint64_t index);
+    result<void> fill(uint64_t offset_bytes, std::span<std::byte> target);
     bool wait_for_place(uint64_t number);
     void publish(uint64_t number);
     void stop_with(code why) noexcept;
+    void stop_with(failure why);
+    failure reason(code why) const;
 
     crew& hands_;
+    gpu::devices& gpus_;
     ring_memory ring_;
     uint64_t place_count_;
     uint64_t patience_ms_;
     std::vector<source> sources_;
+    bool on_gpu_ = false;  // some of them
     uint64_t size_bytes_ = 0;
     uint64_t chunk_count_ = 0;
 
@@ -79,8 +87,9 @@ private:
     std::atomic<uint64_t> published_{0};      // == staged
     std::atomic<uint64_t> released_seen_{0};  // the agent's number never falls
 
-    std::mutex mutex_;
-    std::vector<uint8_t> filled_;  // per place: filled, not published yet
+    std::mutex mutex_;                // what follows
+    std::vector<uint8_t> filled_;     // per place: filled, not published yet
+    std::optional<failure> gpu_why_;  // the first of a GPU
 };
 
 }  // namespace varde::client

@@ -22,10 +22,13 @@ result<void> registry::add(pack::shard what, std::byte* data) {
     if (size_bytes > limits::range_bytes_max - total_bytes_)
         return fail(code::invalid, "couldn't register tensor '" + what.name + "': with it this rank has more than " +
                                        std::to_string(limits::range_bytes_max >> 40) + " TiB");
+    const auto place = gpus_.locate(data, size_bytes);
+    if (!place)
+        return fail(place.error().what, "couldn't register tensor '" + what.name + "': " + place.error().context);
     what.size_bytes = size_bytes;
     total_bytes_ += size_bytes;
     by_name_.emplace(what.name, next_);
-    entries_.emplace(next_++, entry{std::move(what), data});
+    entries_.emplace(next_++, entry{std::move(what), {data, place->by}});
     changed_ = true;
     return {};
 }
@@ -54,7 +57,7 @@ result<const arranged_range*> registry::arranged() {
     arranged_.data.clear();
     arranged_.data.reserve(entries_.size());
     for (const pack::shard& each : arranged_.range.shards)
-        arranged_.data.push_back(entries_.at(by_name_.at(each.name)).data);
+        arranged_.data.push_back(entries_.at(by_name_.at(each.name)).where);
     arranged_.version++;
     changed_ = false;
     return &arranged_;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/result.h"
+#include "gpu/devices.h"
 #include "pack/layout.h"
 
 #include <cstddef>
@@ -15,16 +16,22 @@
 
 namespace varde::client {
 
+// Registered bytes.
+struct memory {
+    std::byte* data = nullptr;
+    gpu::device* by = nullptr;  // who copies them; null: the host
+};
+
 // A range and where its bytes are in this process: data[i] belongs to range.shards[i].
 struct arranged_range {
     uint64_t version = 0;  // grows with each change of the registration
     pack::range range;
-    std::vector<std::byte*> data;
+    std::vector<memory> data;
 };
 
 class registry {
 public:
-    explicit registry(uint32_t rank) : rank_(rank) {}
+    registry(uint32_t rank, gpu::devices& gpus) : rank_(rank), gpus_(gpus) {}
 
     result<void> add(pack::shard what, std::byte* data);
     result<void> remove(std::string_view name);
@@ -34,9 +41,10 @@ public:
 private:
     struct entry {
         pack::shard what;
-        std::byte* data = nullptr;
+        memory where;
     };
     uint32_t rank_;
+    gpu::devices& gpus_;
     uint64_t next_ = 0;
     uint64_t total_bytes_ = 0;
     std::map<uint64_t, entry> entries_;  // in the order of registration, which arrange() keeps

@@ -3,6 +3,7 @@
 
 #include "base/checked.h"
 #include "client/copy_bytes.h"
+#include "gpu/flight.h"
 
 #include <algorithm>
 
@@ -24,22 +25,35 @@ void copy_part(void* parts, uint64_t index) {
     copy_bytes(one.target, one.source, one.size_bytes);
 }
 
-void copy_out(crew& hands, const std::vector<arena::copy>& copies, const arranged_range& target,
-              std::span<const std::byte> slab) {
-    std::vector<part> parts;
+void copy_on_host(crew& hands, std::vector<part>& parts) {
     uint64_t total = 0;
-    for (const arena::copy& each : copies) {
-        for (uint64_t done = 0; done < each.size_bytes; done += part_bytes)
-            parts.push_back({target.data[each.shard_index] + each.shard_offset + done,
-                             slab.data() + each.place_offset + done, std::min(part_bytes, each.size_bytes - done)});
-        total += each.size_bytes;
-    }
+    for (const part& each : parts) total += each.size_bytes;
     if (total <= alone_bytes_max) {
         for (uint64_t i = 0; i < parts.size(); i++) copy_part(&parts, i);
         return;
     }
     hands.begin(parts.size(), copy_part, &parts);
     hands.wait();
+}
+
+// The host copies its part while the GPUs are at theirs.
+result<void> copy_out(const copyists& with, const std::vector<arena::copy>& copies, const arranged_range& target,
+                      std::span<const std::byte> slab) {
+    gpu::flight flight(with.gpus);
+    std::vector<part> parts;
+    for (const arena::copy& each : copies) {
+        const memory& where = target.data[each.shard_index];
+        std::byte* const to = where.data + each.shard_offset;
+        const std::byte* const from = slab.data() + each.place_offset;
+        if (where.by != nullptr) {
+            flight.to_device(*where.by, to, from, each.size_bytes);
+            continue;
+        }
+        for (uint64_t done = 0; done < each.size_bytes; done += part_bytes)
+            parts.push_back({to + done, from + done, std::min(part_bytes, each.size_bytes - done)});
+    }
+    copy_on_host(with.hands, parts);
+    return flight.land();
 }
 
 failure wrong_agent(const std::string& what) {
@@ -62,7 +76,7 @@ result<void> check_copies(const std::vector<arena::copy>& copies, const arranged
     return {};
 }
 
-result<arena::restored> restore_from(link& agent, crew& hands, const arranged_range& target,
+result<arena::restored> restore_from(link& agent, const copyists& with, const arranged_range& target,
                                      std::span<const std::byte> slab, uint64_t silence_ms) {
     agent.begin_restore(arena::frame_of(arena::restore{target.version}));
     for (;;) {
@@ -76,7 +90,8 @@ result<arena::restored> restore_from(link& agent, crew& hands, const arranged_ra
         const auto chunk = arena::decode<arena::restore_chunk>(next->what.payload);
         if (!chunk) return wrong_agent("a malformed chunk");
         if (auto good = check_copies(chunk->copies, target, slab.size()); !good) return std::move(good).error();
-        copy_out(hands, chunk->copies, target, slab);
+        if (auto copied = copy_out(with, chunk->copies, target, slab); !copied)
+            return fail(copied.error().what, "couldn't restore: " + copied.error().context);
         agent.answer(arena::frame_of(arena::chunk_taken{chunk->ticket}), next->connection);
     }
 }

@@ -103,12 +103,13 @@ bool sound(const arena::welcome& body) noexcept {
 }  // namespace
 
 run::run(const settings& with, const patience& times, progress_page& progress)
-    : with_(with), times_(times), progress_(progress), shards_(with.where.rank) {}
+    : with_(with), times_(times), progress_(progress), gpus_(times.ring_ms), shards_(with.where.rank, gpus_) {}
 
 run::~run() {
     progress_.live = &progress_.nobody;
     link_.stop();
     hands_.wait();
+    if (gpus_.adrift()) slab_.release();  // a GPU may still copy from it or to it
 }
 
 result<std::unique_ptr<run>> run::open(const settings& with, environment get, const process_facts& facts,
@@ -167,7 +168,7 @@ result<void> run::map(const greeting& welcome) {
                            chunk_bytes_,
                            reinterpret_cast<arena::rank_control*>(rank_page_.data()),
                            node};
-    copier_.emplace(hands_, ring, times_.ring_ms);
+    copier_.emplace(hands_, gpus_, ring, times_.ring_ms);
     return {};
 }
 
@@ -186,6 +187,18 @@ result<void> run::add(pack::shard what, std::byte* data) { return shards_.add(st
 result<void> run::remove(std::string_view name) {
     discard(fence(), "the copying has ended either way, and the failure stays to be asked for by varde_wait");
     return shards_.remove(name);
+}
+
+result<void> run::order_after(void* stream) {
+    auto done = gpus_.order_after(stream);
+    if (done) return done;
+    return fail(done.error().what, "couldn't order copies after a CUDA stream: " + done.error().context);
+}
+
+// From here on copies come after what the program has enqueued on its GPUs.
+result<void> run::order_copies() {
+    gpus_.pin({slab_.data(), slab_.size_bytes()});
+    return gpus_.order();
 }
 
 result<const arranged_range*> run::announce_layout() {
@@ -212,13 +225,22 @@ result<uint64_t> run::restore() {
     if (auto hired = hands_.hire(crew::sensible_size(with_.copy_threads)); !hired) return std::move(hired).error();
     const auto layout = announce_layout();
     if (!layout) return layout.error();
-    auto done = restore_from(link_, hands_, **layout, {slab_.data(), slab_.size_bytes()}, times_.restore_ms);
+    auto ordered = order_copies();
+    if (ordered) ordered = gpus_.await_order();
+    if (!ordered) return fail(ordered.error().what, "couldn't restore: " + ordered.error().context);
+    auto done = restore_from(link_, {hands_, gpus_}, **layout, {slab_.data(), slab_.size_bytes()}, times_.restore_ms);
     link_.end_work();
-    if (!done) return done.error().what == code::internal ? poison(done.error()) : std::move(done).error();
+    if (!done) return end_restore(std::move(done).error());
     restored_ = true;
     counters_.restored_step = done->step;
     counters_.incarnation = done->incarnation;
     return done->step;
+}
+
+// The agent may come back; whatever else ended a restore ends the run: a refusal, or a chunk that was not taken.
+failure run::end_restore(failure why) {
+    const bool passing = why.what == code::unavailable || why.what == code::timeout;
+    return passing && !gpus_.adrift() ? why : poison(std::move(why));
 }
 
 result<void> run::check_save(uint64_t step) {
@@ -257,6 +279,10 @@ result<void> run::save(uint64_t step) {
                    : fail(first.error().what, "couldn't save step " + std::to_string(step) + ": " +
                                                   first.error().context +
                                                   "; this generation is skipped, training may go on");
+    if (auto ordered = order_copies(); !ordered)
+        return fail(ordered.error().what, "couldn't save step " + std::to_string(step) + ": " +
+                                              ordered.error().context +
+                                              "; this generation is skipped, training may go on");
     rank->saving_step.store(step, std::memory_order_release);
     link_.begin_save(arena::frame_of(arena::save{step, announced_version_, *first, copier_->chunk_count()}), step);
     copier_->begin();
@@ -288,9 +314,10 @@ result<void> run::settle() {
     counters_.failed_step = step;
     failure why = copied.error();
     why.context = "couldn't save step " + std::to_string(step) + ": " + why.context +
-                  "; this generation is given up, training may go on";
+                  (gpus_.adrift() ? "; the copy may still come, so this run saves no more; training may go on"
+                                  : "; this generation is given up, training may go on");
     given_up_ = why;
-    if (why.what == code::internal) return poison(std::move(why));
+    if (why.what == code::internal || gpus_.adrift()) return poison(std::move(why));
     if (auto good = link_.health(); !good) why.what = given_up_->what = good.error().what;
     link_.give_up(step, copier_->next_after_skip());
     return why;
@@ -341,6 +368,8 @@ result<void> run::close() {
 
 counters run::status() const {
     counters now = counters_;
+    now.pinned_bytes = gpus_.pinned_bytes();
+    now.pin_error = gpus_.pin_error();
     if (poisoned_) return now;
     const auto* node = arena::node_of(node_page_.data());
     now.complete_step = node->complete_step.load(std::memory_order_acquire);

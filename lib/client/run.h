@@ -40,6 +40,8 @@ struct counters {
     uint64_t staged_bytes = 0;
     uint64_t stall_ns = 0;
     uint64_t stall_ns_max = 0;
+    uint64_t pinned_bytes = 0;
+    uint64_t pin_error = 0;
 };
 
 class run {
@@ -50,6 +52,7 @@ public:
 
     result<void> add(pack::shard what, std::byte* data);
     result<void> remove(std::string_view name);
+    result<void> order_after(void* stream);
     result<uint64_t> restore();
     result<void> save(uint64_t step);
     result<void> fence();
@@ -64,6 +67,8 @@ private:
     result<void> check_save(uint64_t step);
     result<void> settle();
     failure poison(failure why);
+    result<void> order_copies();
+    failure end_restore(failure why);
     void charge(uint64_t since_ns);
 
     settings with_;
@@ -73,6 +78,7 @@ private:
     mapping rank_page_;
     mapping slab_;
     uint64_t chunk_bytes_ = 0;
+    gpu::devices gpus_;
     registry shards_;
     crew hands_;
     std::optional<copier> copier_;

@@ -121,7 +121,9 @@ typedef struct varde_options {
     { sizeof(varde_options), NULL, NULL, NULL, NULL, -1, -1, -1, -1, -1, -1, -1 }
 
 /* A piece of a tensor that this rank owns. `data` stays the caller's and must stay valid until the shard is removed or
- * the run closed. A tensor that is not split: global_shape and offset NULL. Elements lie in C order, without gaps. */
+ * the run closed. A tensor that is not split: global_shape and offset NULL. Elements lie in C order, without gaps.
+ * `data` may be memory of any GPU of this process, managed memory, host memory registered with the CUDA driver, or any
+ * other host memory; Varde asks the driver which. All of one shard lies in memory of one kind and GPU. */
 typedef struct varde_shard {
     size_t size;      /* sizeof(varde_shard) */
     const char *name; /* of the whole tensor, 1 to 1024 bytes, unique within this rank */
@@ -130,7 +132,7 @@ typedef struct varde_shard {
     const uint64_t *shape;        /* of this piece, `dims` numbers of elements; NULL if dims is 0 */
     const uint64_t *global_shape; /* of the whole tensor, `dims` numbers, or NULL */
     const uint64_t *offset;       /* where the piece begins in the whole, `dims` numbers, or NULL */
-    void *data;                   /* host memory; may be NULL only for zero elements */
+    void *data;                   /* host or GPU memory; may be NULL only for zero elements */
 } varde_shard;
 
 /* Opens the run: finds this node's agent (or starts one), shakes hands and maps this rank's slab.
@@ -143,8 +145,22 @@ typedef struct varde_shard {
 VARDE_API int varde_open(const varde_options *options, varde_run **ret_run) VARDE_NOEXCEPT;
 
 /* Adds a shard. Between checkpoints at any time: what is registered when varde_save is called is saved.
- * Does not block. Returns VARDE_OK; VARDE_E_INVALID name, shape, type or pointer is wrong, or the name is taken. */
+ * Does not block. The slab is registered with the CUDA driver in varde_restore, if a shard is then in GPU memory; else
+ * in the first varde_save with one, which takes longer by that.
+ * Returns VARDE_OK; VARDE_E_INVALID name, shape, type or pointer is wrong, or the name is taken; VARDE_E_UNAVAILABLE
+ * the CUDA driver that this process has loaded is too old; VARDE_E_IO, VARDE_E_NO_MEMORY it refuses a call. */
 VARDE_API int varde_register(varde_run *run, const varde_shard *shard) VARDE_NOEXCEPT;
+
+/* Says on which CUDA stream the work is enqueued that writes registered memory: each varde_save then copies what the
+ * memory holds after the work enqueued there before the call, and varde_restore writes after it. Without this call it
+ * is the legacy default stream of each GPU, which waits for all streams but non-blocking ones.
+ * cuda_stream  a CUstream or cudaStream_t, as torch.cuda.current_stream().cuda_stream; it must live until it is
+ *              replaced or the run closed. NULL: the legacy default stream of the current context
+ * One stream counts per GPU (CUDA context), the last one given: a process with several calls it once for each. Work on
+ * any of them comes before every copy of a save, whatever GPU the memory is on.
+ * Does not block. Returns VARDE_OK; VARDE_E_INVALID no CUDA driver is loaded; VARDE_E_UNAVAILABLE it is too old;
+ * VARDE_E_IO the driver refuses the stream. */
+VARDE_API int varde_order_after(varde_run *run, void *cuda_stream) VARDE_NOEXCEPT;
 
 /* Removes a shard by its name. Calls varde_fence first when a copy is under way, so it may block like it.
  * Returns VARDE_OK or VARDE_E_NOT_FOUND. */
@@ -156,8 +172,8 @@ VARDE_API int varde_unregister(varde_run *run, const char *name) VARDE_NOEXCEPT;
  * Blocks until all ranks have loaded; gives up after 10 min without a sign of life of the agent.
  * Returns VARDE_OK; VARDE_E_BUSY another job writes this run; VARDE_E_DAMAGED generations exist, but none can be used
  * (contents of the memory are then undefined; nothing was deleted); VARDE_E_MISMATCH what is stored does not fit what
- * is registered; VARDE_E_IO, _NOT_FOUND the directory cannot be read; VARDE_E_FENCED; VARDE_E_UNAVAILABLE;
- * VARDE_E_TIMEOUT. */
+ * is registered; VARDE_E_IO, _NOT_FOUND the directory cannot be read; VARDE_E_IO a GPU or its driver fails;
+ * VARDE_E_INVALID a CUDA graph is being captured; VARDE_E_FENCED; VARDE_E_UNAVAILABLE; VARDE_E_TIMEOUT. */
 VARDE_API int varde_restore(varde_run *run, uint64_t *ret_step) VARDE_NOEXCEPT;
 
 /* Asks whether a checkpoint of this step is wanted, and tells the agent where training is (its only source).
@@ -168,16 +184,18 @@ VARDE_API int varde_due(varde_run *run, uint64_t step) VARDE_NOEXCEPT;
 
 /* Starts a checkpoint of all registered shards under this step, and returns; the copies run in the background.
  * All ranks call it with the same step; it need not have been due. The memory must not change before varde_fence.
+ * Work that is enqueued on a GPU (see varde_order_after) need not have ended: the copies wait for it, not the caller.
  * Calls varde_fence first if the last one was not waited for. Does not block otherwise.
- * Returns VARDE_OK; VARDE_E_INVALID step 0, not above the last one, or before varde_restore; VARDE_E_FENCED;
- * VARDE_E_UNAVAILABLE the agent is gone and could not be reached again: this generation is skipped. */
+ * Returns VARDE_OK; VARDE_E_INVALID step 0, not above the last one, before varde_restore, or while a CUDA graph is
+ * captured on the program's stream; VARDE_E_FENCED; VARDE_E_UNAVAILABLE the agent is gone and could not be reached
+ * again, VARDE_E_IO a GPU or its driver fails: this generation is skipped. */
 VARDE_API int varde_save(varde_run *run, uint64_t step) VARDE_NOEXCEPT;
 
 /* Waits until the registered memory may change again, that is until the last save's copies are in the slab.
  * Free when there is nothing to wait for. Where the slab is smaller than the shards it waits for storage, as long as
- * that makes progress at least once in 120 s.
- * Returns VARDE_OK; VARDE_E_TIMEOUT, VARDE_E_UNAVAILABLE, VARDE_E_FENCED: this generation was given up, the memory
- * may change. */
+ * that makes progress at least once in 120 s, and as long for a GPU.
+ * Returns VARDE_OK; VARDE_E_TIMEOUT, VARDE_E_UNAVAILABLE, VARDE_E_IO a GPU fails (the text names it and the driver's
+ * error), VARDE_E_FENCED: this generation was given up, the memory may change. */
 VARDE_API int varde_fence(varde_run *run) VARDE_NOEXCEPT;
 
 /* Waits until the newest save is complete on storage, on all nodes, or has failed.
@@ -197,6 +215,8 @@ typedef struct varde_status_info {
     uint64_t staged_bytes;  /* copied to the slab */
     uint64_t stall_ns;      /* time spent inside varde_save and varde_fence */
     uint64_t stall_ns_max;  /* the longest of them for one generation */
+    uint64_t pinned_bytes;  /* of the slab, registered with the CUDA driver; 0: no GPU in use, or refused */
+    uint64_t pin_error;     /* the CUDA driver's number (CUresult) of the refusal; 0: none. Copies are slower then */
 } varde_status_info;
 
 /* Fills ret_status. Does not block. Returns VARDE_OK or VARDE_E_INVALID. */

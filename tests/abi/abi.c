@@ -29,7 +29,7 @@ HOLDS(shard_global_shape, offsetof(varde_shard, global_shape) == 32);
 HOLDS(shard_offset, offsetof(varde_shard, offset) == 40);
 HOLDS(shard_data, offsetof(varde_shard, data) == 48);
 
-HOLDS(status_size, sizeof(varde_status_info) == 80);
+HOLDS(status_size, sizeof(varde_status_info) == 96);
 HOLDS(status_incarnation, offsetof(varde_status_info, incarnation) == 8);
 HOLDS(status_restored, offsetof(varde_status_info, restored_step) == 16);
 HOLDS(status_saved, offsetof(varde_status_info, saved_step) == 24);
@@ -39,6 +39,8 @@ HOLDS(status_saves, offsetof(varde_status_info, saves) == 48);
 HOLDS(status_staged, offsetof(varde_status_info, staged_bytes) == 56);
 HOLDS(status_stall, offsetof(varde_status_info, stall_ns) == 64);
 HOLDS(status_stall_max, offsetof(varde_status_info, stall_ns_max) == 72);
+HOLDS(status_pinned, offsetof(varde_status_info, pinned_bytes) == 80);
+HOLDS(status_pin_error, offsetof(varde_status_info, pin_error) == 88);
 
 HOLDS(codes, VARDE_OK == 0 && VARDE_E_INVALID == 1 && VARDE_E_UNAVAILABLE == 2 && VARDE_E_TIMEOUT == 3 &&
                  VARDE_E_BUSY == 4 && VARDE_E_NO_MEMORY == 5 && VARDE_E_NO_SPACE == 6 && VARDE_E_IO == 7 &&
@@ -72,6 +74,7 @@ int main(void) {
     if (varde_open(&options, &run) != VARDE_E_INVALID || run != NULL) return wrong("varde_open took rank 1 of 1");
     if (strstr(varde_error_text(NULL), "rank 1 of 1") == NULL) return wrong("varde_error_text does not name it");
     if (varde_register(run, &shard) != VARDE_E_INVALID) return wrong("varde_register of a NULL run");
+    if (varde_order_after(run, NULL) != VARDE_E_INVALID) return wrong("varde_order_after of a NULL run");
     if (varde_unregister(run, "x") != VARDE_E_INVALID) return wrong("varde_unregister of a NULL run");
     if (varde_restore(run, &step) != VARDE_E_INVALID || step != 5) return wrong("varde_restore of a NULL run");
     if (varde_due(run, 1) != 0 || varde_save(run, 1) != VARDE_E_INVALID) return wrong("varde_save of a NULL run");

@@ -1,0 +1,147 @@
+// Streams and events of one context.  A wait asks again and again, because only so it can end: the driver's own waits
+// have no time limit, and a GPU that hangs would hang us.
+#include "gpu/device.h"
+
+#include <algorithm>
+#include <ctime>
+
+namespace varde::gpu {
+
+namespace {
+
+constexpr uint64_t pause_ns_min = 50'000;  // the kernel's timers are no finer
+constexpr uint64_t pause_ns_max = ns_per_ms;
+
+// success, not_ready after the deadline, or an error.  Sleeps for a quarter of what it has waited already, so no wait
+// is much longer than needed and a long one costs no CPU.
+cuda::status ask_until(const cuda::driver& with, cuda::event which, deadline until) noexcept {
+    const uint64_t begun_ns = mono_ns();
+    for (;;) {
+        const auto now = with.event_query(which);
+        if (now != cuda::not_ready || until.passed()) return now;
+        const timespec pause{0, static_cast<long>(std::clamp((mono_ns() - begun_ns) / 4, pause_ns_min, pause_ns_max))};
+        discard(::nanosleep(&pause, nullptr), "the next look is only earlier");
+    }
+}
+
+}  // namespace
+
+failure gpu_error(const cuda::driver& with, cuda::ordinal which, const char* call, cuda::status why) {
+    return cuda_error(with, why, "GPU " + std::to_string(which) + ": " + call + " failed");
+}
+
+result<std::unique_ptr<device>> device::open(const cuda::driver& with, const location& where) {
+    std::unique_ptr<device> made(new device(with, where.ordinal));
+    if (auto opened = made->open_context(where); !opened) return std::move(opened).error();
+    if (auto opened = made->open_stream(); !opened) return std::move(opened).error();
+    return made;
+}
+
+result<void> device::open_context(const location& where) {
+    context_ = where.context;
+    if (context_ != nullptr) return {};
+    const auto why = with_.primary_retain(&context_, ordinal_);
+    if (why != cuda::success) return error("cuDevicePrimaryCtxRetain", why);
+    retained_ = true;
+    return {};
+}
+
+result<void> device::open_stream() {
+    const inside here(with_, context_);
+    if (here.entered() != cuda::success) return error("cuCtxPushCurrent", here.entered());
+    int least = 0;
+    int greatest = 0;
+    // Training goes first; a GPU without priorities answers 0 and 0.
+    discard(static_cast<int>(with_.context_priorities(&least, &greatest)), "all streams are equal then");
+    // Non-blocking: what the program enqueues on its default stream does not wait for our copies.
+    const auto why = with_.stream_create(&stream_, cuda::stream_non_blocking, least);
+    if (why != cuda::success) return error("cuStreamCreateWithPriority", why);
+    const auto made = with_.event_create(&ordered_, cuda::event_disable_timing);
+    if (made != cuda::success) return error("cuEventCreate", made);
+    return {};
+}
+
+device::~device() {
+    if (context_ == nullptr) return;
+    {
+        const inside here(with_, context_);
+        if (here.entered() == cuda::success) {
+            for (cuda::event each : free_)
+                discard(static_cast<int>(with_.event_destroy(each)), "with the context it goes anyway");
+            if (ordered_ != nullptr)
+                discard(static_cast<int>(with_.event_destroy(ordered_)), "with the context it goes anyway");
+            if (stream_ != nullptr)
+                discard(static_cast<int>(with_.stream_destroy(stream_)), "with the context it goes anyway");
+        }
+    }
+    if (retained_) discard(static_cast<int>(with_.primary_release(ordinal_)), "a lost GPU has none any more");
+}
+
+bool device::is_at(const location& where) const noexcept {
+    return where.context != nullptr ? where.context == context_ : retained_ && where.ordinal == ordinal_;
+}
+
+result<void> device::order() {
+    const inside here(with_, context_);
+    if (here.entered() != cuda::success) return error("cuCtxPushCurrent", here.entered());
+    unsigned capturing = cuda::capture_none;
+    auto why = with_.stream_is_capturing(program_, &capturing);
+    // Marking it would make our event part of the program's graph, or spoil the graph.
+    if (why == cuda::capture_implicit || (why == cuda::success && capturing != cuda::capture_none))
+        return fail(code::invalid, "GPU " + std::to_string(ordinal_) +
+                                       ": a CUDA graph is being captured on the program's stream; call after its end");
+    if (why != cuda::success) return error("cuStreamIsCapturing", why);
+    why = with_.event_record(ordered_, program_);
+    if (why != cuda::success) return error("cuEventRecord", why);
+    return {};
+}
+
+result<void> device::await_order(deadline until) {
+    auto waited = await(ordered_, until);
+    if (waited || waited.error().what != code::timeout) return waited;
+    return fail(code::timeout, "GPU " + std::to_string(ordinal_) +
+                                   ": the program's work before the checkpoint has not ended in time; the GPU hangs, "
+                                   "or waits for another rank's");
+}
+
+result<void> device::await(cuda::event marked, deadline until) {
+    const inside here(with_, context_);
+    if (here.entered() != cuda::success) return error("cuCtxPushCurrent", here.entered());
+    const auto why = ask_until(with_, marked, until);
+    if (why == cuda::not_ready)
+        return fail(code::timeout, "GPU " + std::to_string(ordinal_) + ": a copy has not ended in time; the GPU hangs");
+    if (why != cuda::success) return error("copying", why);
+    return {};
+}
+
+result<cuda::event> device::take_event() {
+    {
+        const std::lock_guard lock(mutex_);
+        if (!free_.empty()) {
+            cuda::event taken = free_.back();
+            free_.pop_back();
+            return taken;
+        }
+    }
+    const inside here(with_, context_);
+    if (here.entered() != cuda::success) return error("cuCtxPushCurrent", here.entered());
+    cuda::event made = nullptr;
+    const auto why = with_.event_create(&made, cuda::event_disable_timing);
+    if (why != cuda::success) return error("cuEventCreate", why);
+    return made;
+}
+
+void device::give_back(cuda::event unused) {
+    const std::lock_guard lock(mutex_);
+    free_.push_back(unused);
+}
+
+cuda::status device::copy_to_host(std::byte* target, const std::byte* source, uint64_t size_bytes) noexcept {
+    return with_.copy_to_host(target, reinterpret_cast<cuda::pointer>(source), size_bytes, stream_);
+}
+
+cuda::status device::copy_to_device(std::byte* target, const std::byte* source, uint64_t size_bytes) noexcept {
+    return with_.copy_to_device(reinterpret_cast<cuda::pointer>(target), source, size_bytes, stream_);
+}
+
+}  // namespace varde::gpu

@@ -1,0 +1,70 @@
+// Starting and landing.
+#include "gpu/flight.h"
+
+namespace varde::gpu {
+
+void flight::note(result<void> outcome) {
+    if (outcome_) outcome_ = std::move(outcome);
+}
+
+// Goes to the context of `by`, with an event to land on: what cannot be waited for is not started.
+bool flight::board(device& by) {
+    if (!outcome_) return false;
+    if (at_ == &by) return true;
+    inside_.reset();
+    at_ = nullptr;
+    bool known = false;
+    for (size_t i = 0; i < leg_count_; i++) known = known || legs_[i].by == &by;
+    if (!known) {
+        auto event = by.take_event();
+        if (!event) {
+            note(std::move(event).error());
+            return false;
+        }
+        legs_[leg_count_++] = {&by, *event};
+    }
+    inside_.emplace(all_.driver(), by.context());
+    if (inside_->entered() != cuda::success) {
+        note(gpu_error(all_.driver(), by.ordinal(), "cuCtxPushCurrent", inside_->entered()));
+        return false;
+    }
+    at_ = &by;
+    return true;
+}
+
+void flight::to_host(device& by, std::byte* target, const std::byte* source, uint64_t size_bytes) {
+    if (!board(by)) return;
+    const auto why = by.copy_to_host(target, source, size_bytes);
+    if (why != cuda::success) note(gpu_error(all_.driver(), by.ordinal(), "cuMemcpyDtoHAsync", why));
+}
+
+void flight::to_device(device& by, std::byte* target, const std::byte* source, uint64_t size_bytes) {
+    if (!board(by)) return;
+    const auto why = by.copy_to_device(target, source, size_bytes);
+    if (why != cuda::success) note(gpu_error(all_.driver(), by.ordinal(), "cuMemcpyHtoDAsync", why));
+}
+
+result<void> flight::land() {
+    inside_.reset();
+    at_ = nullptr;
+    const auto until = deadline::in_ms(all_.patience_ms());
+    // All are marked before one is waited for: the GPUs work side by side.
+    std::array<bool, devices_max> marked{};
+    for (size_t i = 0; i < leg_count_; i++) {
+        const inside here(all_.driver(), legs_[i].by->context());
+        const auto why = here.entered() != cuda::success ? here.entered() : legs_[i].by->mark(legs_[i].event);
+        marked[i] = why == cuda::success;
+        // A GPU that takes no event is lost, and what it had to do with it.
+        if (!marked[i]) note(gpu_error(all_.driver(), legs_[i].by->ordinal(), "cuEventRecord", why));
+    }
+    for (size_t i = 0; i < leg_count_; i++) {
+        auto ended = marked[i] ? legs_[i].by->await(legs_[i].event, until) : result<void>();
+        if (!ended && ended.error().what == code::timeout) all_.drift();
+        else legs_[i].by->give_back(legs_[i].event);
+        note(std::move(ended));
+    }
+    leg_count_ = 0;
+    return std::move(outcome_);
+}
+
+}  // namespace varde::gpu
