@@ -44,11 +44,11 @@ fuzz-%: $(O)/tests/fuzz/%_fuzz
 
 bench: setup
 	+@$(MAKE) --no-print-directory $(parallel) all $(O)/tests/bench/bench
-	@$(O)/tests/bench/bench; tests/bench/node_hooks $(O)
+	@status=0; $(O)/tests/bench/bench $(BENCH) || status=1; tests/bench/node_hooks $(O) || status=1; exit $$status
 bench_objects := $(patsubst %.cc,$(O)/%.o,$(wildcard tests/bench/*.cc))
-$(O)/tests/bench/bench: $(bench_objects) $(call archives,agent)
+$(O)/tests/bench/bench: $(bench_objects) $(call archives,store) $(O)/libvarde.so
 	@mkdir -p $(@D)
-	$(link) $(call libraries,agent) -ldl $(LDFLAGS)
+	$(link) $(call libraries,store) -L$(O) -lvarde -Wl$(comma)-rpath$(comma)'$$ORIGIN/../..' $(LDFLAGS)
 
 # ---- Fuzzers: the layer that each target links with
 fuzz_layer_pack     := pack

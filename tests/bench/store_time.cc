@@ -29,20 +29,17 @@ result<void> write_generation(store::run_directory& run, store::generation_id id
     return run.commit(record);
 }
 
-template <class Work>
-figure median_ms(const settings& with, const char* name, double goal_ms, const char* remark, const Work& work) {
+std::vector<double> seconds_each(const settings& with, const std::function<void()>& work) {
     std::vector<double> times;
-    for (unsigned i = 0; i < with.pairs; ++i) times.push_back(seconds_of(work) * 1000);
-    return {name, "ms", median(times), goal_ms, false, with.pairs, remark};
+    for (unsigned i = 0; i < with.pairs; ++i) times.push_back(seconds_of(work));
+    return times;
 }
-
-}  // namespace
 
 result<figure> choose_time(const settings& with) {
     result<store::run_directory> run = store::run_directory::open(with.directory + "/choose", "run", true);
     if (!run) return run.error();
     for (uint64_t step = 1; step <= generation_count; ++step) {
-        progress("choose_ms: generation " + std::to_string(step) + " of " + std::to_string(generation_count));
+        progress("choice_s: generation " + std::to_string(step) + " of " + std::to_string(generation_count));
         if (const result<void> written = write_generation(*run, {step, 1}); !written) return written.error();
     }
     // The newest is incomplete and the one before is damaged: a restart after a bad day.
@@ -56,7 +53,8 @@ result<figure> choose_time(const settings& with) {
         const result<store::generation> got = run->choose(nullptr);
         chosen = got ? got->id.step : 0;
     };
-    figure taken = median_ms(with, "choose_ms", 1000, "50 generations of 2,048 packs, warm caches", choose);
+    figure taken = median_of("choice_s", "s", seconds_each(with, choose), goal_kind::at_most, 1,
+                             "50 generations of 2,048 packs, warm caches");
     if (chosen != generation_count - 2) return fail(code::internal, "step " + std::to_string(chosen) + " was chosen");
     std::filesystem::remove_all(with.directory + "/choose");
     return taken;
@@ -77,9 +75,22 @@ result<figure> roster_time(const settings& with) {
     const auto read = [&]() {
         for (const result<store::slot>& one : nodes->read_all(node_count)) bad += !one;
     };
-    figure taken = median_ms(with, "roster_ms", 1000, "2,048 slots, as the leader reads them once a second", read);
+    std::vector<double> times = seconds_each(with, read);
+    for (double& each : times) each *= 1000;
+    figure taken = median_of("roster_ms", "ms", std::move(times), goal_kind::at_most, 1000,
+                             "2,048 slots, as the leader reads them once a second");
     if (bad != 0) return fail(code::internal, std::to_string(bad) + " slots could not be read");
     return taken;
+}
+
+}  // namespace
+
+result<figures> store_figures(const settings& with) {
+    result<figure> choice = choose_time(with);
+    if (!choice) return choice.error();
+    result<figure> roster = roster_time(with);
+    if (!roster) return roster.error();
+    return figures{std::move(*choice), std::move(*roster)};
 }
 
 }  // namespace varde::bench

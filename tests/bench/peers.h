@@ -1,0 +1,20 @@
+// What a checkpoint is compared to: fio, and what an application writes by hand.
+#pragma once
+
+#include "base/handle.h"
+#include "figure.h"
+
+namespace varde::bench {
+
+constexpr uint32_t fio_depth = 32;  // as the agent's engine
+
+enum class fio_way : uint8_t { write, read };
+
+// Seconds of its transfers and, for a write, of one fsync; it has laid its file out before its clock starts.  Blocks as
+// large as our chunks, O_DIRECT, io_uring with registered buffers.
+result<double> run_fio(const settings& with, fio_way way, uint64_t size_bytes);
+
+// Seconds of open, write, fsync, rename and fsync of the directory.
+result<double> write_plainly(const settings& with, const mapping& memory);
+
+}  // namespace varde::bench
