@@ -3,6 +3,7 @@
 
 #include "agent/ledger.h"
 #include "agent/log.h"
+#include "arena/control.h"
 #include "base/clock.h"
 
 #include <cerrno>
@@ -61,6 +62,18 @@ int wait_for(pid_t worker, int signals) {
     }
 }
 
+// Reserves and locks the arena.  Without a lock it works too; without its pages it must not be used.
+void prepare(const node_memory& memory, logger& log) {
+    auto& state = arena::node_of(memory.control.data())->arena_state;
+    if (auto done = reserve_memory(memory.arena); !done) {
+        log.error(done.error().context + ", so no checkpoints can be made; lower --ckpt-memory");
+        state = arena::reservation::failed;
+        return;
+    }
+    state = arena::reservation::done;
+    if (auto done = lock_memory(memory.arena); !done) log.warning(done.error().context);
+}
+
 }  // namespace
 
 int run_holder(unique_fd listening, node_memory memory, const settings& with) {
@@ -92,9 +105,7 @@ int run_holder(unique_fd listening, node_memory memory, const settings& with) {
             // After the first fork, which is quick while no page of the arena is there; a large arena takes many
             // seconds.
             locking = true;
-            std::thread([&memory, &log] {
-                if (auto done = lock_memory(memory.arena); !done) log.warning(done.error().context);
-            }).detach();
+            std::thread([&memory, &log] { prepare(memory, log); }).detach();
         }
         const int status = wait_for(worker, signals.get());
         if (WIFEXITED(status) && WEXITSTATUS(status) == 0) ::_exit(0);  // the locking thread may still be at work

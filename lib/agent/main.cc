@@ -4,7 +4,9 @@
 // then gets an agent that ends with its last rank.  People do not start it; its state is seen with `varde ls` and in
 // the run's directory.
 #include "agent/holder.h"
+#include "agent/host_memory.h"
 #include "agent/log.h"
+#include "base/options.h"
 #include "base/units.h"
 #include "config/config.h"
 
@@ -106,6 +108,14 @@ result<void> take_option(arguments& given, int which, const std::string& text) {
     }
 }
 
+// --ckpt-memory of the job whose rank has started us; the nearer variable wins (base/options.h).
+result<options> job_memory() {
+    const auto get = [](const char* name) -> const char* { return ::getenv(name); };
+    auto near = options_from_environment("VARDE_", get);
+    if (!near || near->memory_bytes || near->memory_percent) return near;
+    return options_from_environment("SLURM_VARDE_", get);
+}
+
 // What the command line leaves open, from varde.yaml and the machine.
 result<void> fill_in(arguments& given) {
     auto site = given.config_file.empty() ? load_config() : load_config(given.config_file);
@@ -123,9 +133,9 @@ result<void> fill_in(arguments& given) {
         if (::access((given.with.slurm_bin + "/scontrol").c_str(), X_OK) != 0) given.with.slurm_bin.clear();
     }
     if (given.arena_bytes == 0) {
-        const auto pages = static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES));
-        const auto memory_bytes = pages * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
-        given.arena_bytes = arena_bytes(*site, std::nullopt, std::nullopt, memory_bytes);
+        const auto job = given.with.embedded ? job_memory() : result<options>(options{});
+        if (!job) return job.error();
+        given.arena_bytes = arena_bytes(*site, job->memory_bytes, job->memory_percent, agent::usable_memory_bytes());
     }
     return {};
 }

@@ -6,15 +6,22 @@
 #include "base/units.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <system_error>
+#include <thread>
+#include <vector>
 
 namespace varde::agent {
 
 namespace {
+
+constexpr size_t piece_bytes = 256ULL << 20;
+constexpr size_t reserve_threads = 4;  // zeroing pages: a few threads fill the memory bandwidth of a socket
 
 result<unique_fd> make_memfd(const char* name, uint64_t size_bytes) {
     unique_fd fd(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
@@ -35,6 +42,12 @@ result<mapping> map_all(int fd, const char* what) {
     void* address = ::mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (address == MAP_FAILED) return os_error(errno, std::string("couldn't map the ") + what);
     return mapping(address, size_bytes);
+}
+
+// Adds nothing to a word of each page, atomically: a rank may be writing there already.
+void touch(std::byte* pages, size_t size_bytes) {
+    for (size_t at = 0; at < size_bytes; at += limits::page_bytes)
+        reinterpret_cast<std::atomic<uint32_t>*>(pages + at)->fetch_add(0, std::memory_order_relaxed);
 }
 
 failure not_locked(int os_errno, uint64_t needed) {
@@ -72,21 +85,39 @@ result<node_memory> make_memory(uint64_t wanted_bytes) {
     return memory;
 }
 
+result<void> reserve_memory(const mapping& arena) {
+    const size_t pieces = (arena.size_bytes() + piece_bytes - 1) / piece_bytes;
+    std::atomic<size_t> next{0};
+    std::atomic<int> refused{0};  // errno
+    const auto work = [&] {
+        for (size_t i = next.fetch_add(1); i < pieces && refused == 0; i = next.fetch_add(1)) {
+            const size_t offset = i * piece_bytes;
+            const size_t size_bytes = std::min(piece_bytes, arena.size_bytes() - offset);
+            if (::madvise(arena.data() + offset, size_bytes, MADV_POPULATE_WRITE) == 0) continue;
+            if (errno == EINVAL) touch(arena.data() + offset, size_bytes);  // a kernel before 5.14
+            else refused = errno;
+        }
+    };
+    std::vector<std::thread> helpers;
+    helpers.reserve(reserve_threads);
+    try {
+        while (helpers.size() + 1 < reserve_threads) helpers.emplace_back(work);
+    } catch (const std::system_error&) {
+        // No more threads for us: those that run, at least this one, do all of it.
+    }
+    work();
+    for (std::thread& helper : helpers) helper.join();
+    if (refused == 0) return {};
+    return os_error(refused, "couldn't reserve the arena of " + format_bytes(arena.size_bytes()));
+}
+
 result<void> lock_memory(const mapping& arena) {
-    // 256 MiB at a time: the lock of the address space is let go in between, so that the worker's start does not wait.
-    constexpr size_t piece_bytes = 256ULL << 20;
-    result<void> locked;
+    // A piece at a time: the lock of the address space is let go in between, so that the worker's start does not wait.
     for (size_t done = 0; done < arena.size_bytes(); done += piece_bytes) {
         const size_t size_bytes = std::min(piece_bytes, arena.size_bytes() - done);
-        std::byte* piece = arena.data() + done;
-        if (::madvise(piece, size_bytes, MADV_POPULATE_WRITE) != 0 && errno != EINVAL) {  // EINVAL: kernel before 5.14
-            return os_error(errno, "couldn't reserve the arena after " + format_bytes(done) + " of " +
-                                       format_bytes(arena.size_bytes()));
-        }
-        // What cannot be locked is reserved all the same.
-        if (locked && ::mlock(piece, size_bytes) != 0) locked = not_locked(errno, arena.size_bytes());
+        if (::mlock(arena.data() + done, size_bytes) != 0) return not_locked(errno, arena.size_bytes());
     }
-    return locked;
+    return {};
 }
 
 }  // namespace varde::agent

@@ -21,7 +21,11 @@ result<node_memory> make_memory(uint64_t arena_bytes);
 // Maps what the parent process has made.
 result<node_memory> map_memory(unique_fd control_fd, unique_fd arena_fd);
 
-// Faults in and locks the arena, piece by piece; for a thread of the parent.  no_memory names need and limit.
+// Faults in the arena, on several threads: from then on no write to it can fail.  For a thread of the parent; a large
+// arena takes seconds.
+result<void> reserve_memory(const mapping& arena);
+
+// Locks the arena, piece by piece.  no_memory names need and limit.
 result<void> lock_memory(const mapping& arena);
 
 }  // namespace varde::agent

@@ -218,6 +218,7 @@ void node::begin_start(const arena::hello& facts) {
     for (uint32_t rank = 0; rank < facts.local_count; rank++) {
         auto* control = control_of(rank);
         control->due_step = control->released = control->progress_step = control->saving_step = control->staged = 0;
+        control->stall_ns = 0;
     }
     auto* shared = node_control();
     shared->fenced = 0;

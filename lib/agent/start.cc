@@ -251,10 +251,15 @@ void node::follow_choice(const store::slot& leader) {
     }
     const bool ready = everyone_present() && std::all_of(ranks_.begin(), ranks_.end(),
                                                          [](const local_rank& rank) { return rank.wants_restore; });
-    if (!ready) return;
+    const auto reserved = node_control()->arena_state.load();
+    if (!ready || reserved == arena::reservation::under_way) return;
     if (leader.choice_attempt != start_.followed_attempt && load_ == nullptr) {
         start_.followed_attempt = leader.choice_attempt;
-        if (leader.choice == store::choice_kind::fresh) {
+        if (reserved == arena::reservation::failed) {
+            loaded(leader.choice_attempt,
+                   fail(code::no_memory, "the arena of " + format_bytes(memory_.arena.size_bytes()) +
+                                             " could not be reserved on this node; lower --ckpt-memory"));
+        } else if (leader.choice == store::choice_kind::fresh) {
             start_.restored_step = 0;
             mine_.verdict_attempt = start_.followed_attempt;
             mine_.loaded = store::verdict::loaded;

@@ -27,6 +27,9 @@ constexpr uint32_t control_version = 1;
 // Words that are waited on with a futex (shared, not private: the waiters are in several processes).
 using futex_word = std::atomic<uint32_t>;
 
+// Pages that nobody has faulted in yet may not be had when a rank first writes to them.
+enum class reservation : uint32_t { under_way = 0, done = 1, failed = 2 };
+
 struct node_control {
     uint64_t magic;
     uint32_t version;
@@ -36,6 +39,7 @@ struct node_control {
     std::atomic<uint32_t> fenced;         // 1: a newer incarnation exists, nothing is written any more
     std::atomic<uint64_t> complete_step;  // newest generation complete on all nodes, in this incarnation
     std::atomic<uint64_t> failed_step;    // newest generation that was given up
+    std::atomic<reservation> arena_state;   // of the arena's pages
 };
 
 struct rank_control {
