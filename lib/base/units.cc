@@ -185,6 +185,12 @@ std::string format_bytes(uint64_t bytes) {
     return text + " " + names[exponent];
 }
 
+std::string hexadecimal(uint64_t number) {
+    std::string text(16, '0');
+    for (size_t index = text.size(); index-- > 0; number >>= 4) text[index] = "0123456789abcdef"[number & 15];
+    return text;
+}
+
 std::string format_duration(uint64_t seconds) {
     if (seconds == 0) return "0s";
     std::string text;

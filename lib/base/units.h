@@ -22,6 +22,7 @@ result<uint64_t> parse_size_bytes(std::string_view text);
 result<uint64_t> parse_number(std::string_view text, uint64_t most = UINT64_MAX);
 
 std::string format_bytes(uint64_t bytes);       // "1.5 GiB", "512 B"
+std::string hexadecimal(uint64_t number);       // 16 digits, as checksums are shown
 std::string format_duration(uint64_t seconds);  // "1h30m", "45s"
 
 // Text of unknown origin, made fit for one line of a message: control characters and other bytes outside printable

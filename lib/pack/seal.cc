@@ -1,6 +1,7 @@
 // The seal, written and read, and the checksums of chunks.
 #include "base/checked.h"
 #include "base/limits.h"
+#include "base/units.h"
 #include "pack/layout.h"
 #include "pack/reader.h"
 #include "pack/seal_format.h"
@@ -21,12 +22,6 @@ uint64_t load(std::span<const std::byte> bytes, size_t offset) noexcept {
     uint64_t value = 0;
     std::memcpy(&value, bytes.data() + offset, sizeof value);
     return value;
-}
-
-std::string hexadecimal(uint64_t value) {
-    std::string text(16, '0');
-    for (size_t index = 16; index-- > 0; value >>= 4) text[index] = "0123456789abcdef"[value & 15];
-    return text;
 }
 
 }  // namespace

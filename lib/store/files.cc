@@ -1,8 +1,9 @@
 // Shared steps on files: see files.h.
 #include "store/files.h"
 
+#include "base/units.h"
+
 #include <cerrno>
-#include <cstdio>
 #include <dirent.h>
 #include <memory>
 #include <sys/random.h>
@@ -148,9 +149,7 @@ std::string unique_name(std::string_view prefix) {
         number = static_cast<uint64_t>(now.tv_nsec) << 32 ^ static_cast<uint64_t>(now.tv_sec) ^
                  static_cast<uint64_t>(::getpid()) << 20;
     }
-    char text[17] = "";
-    ::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(number));
-    return std::string(prefix) + text;
+    return std::string(prefix) + hexadecimal(number);
 }
 
 result<void> write_whole(int directory, const std::string& name, std::string_view text, bool replace,

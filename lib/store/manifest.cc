@@ -5,6 +5,7 @@
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/limits.h"
+#include "base/units.h"
 
 #include <charconv>
 #include <nlohmann/json.hpp>
@@ -18,12 +19,6 @@ using json = nlohmann::ordered_json;  // members stay in the order in which peop
 constexpr const char* format_name = "varde-manifest";
 constexpr uint64_t format_version = 1;
 constexpr uint64_t text_bytes_max = 255;
-
-std::string hexadecimal(uint64_t number) {
-    char text[17] = "";
-    ::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(number));
-    return text;
-}
 
 bool get_number(const json& from, const char* name, uint64_t most, uint64_t& to) {
     const auto found = from.find(name);

@@ -144,6 +144,7 @@ Test(number, reads_digits_only) {
 }
 
 Test(format, writes_what_people_read) {
+    cr_assert(hexadecimal(0) == "0000000000000000" && hexadecimal(0xfedcba9876543210) == "fedcba9876543210");
     cr_assert(format_bytes(0) == "0 B");
     cr_assert(format_bytes(1023) == "1023 B");
     cr_assert(format_bytes(1024) == "1 KiB");
