@@ -6,8 +6,9 @@
 //
 // Every tensor is split by rows over the ranks (one is replicated), and each byte follows from seed, tensor, step and
 // its place in the whole tensor, so a restore can be verified with any number of ranks.  --bytes is of all ranks
-// together; --every N saves each N steps besides what is due; --hold-ms stays that long after the last step;
-// --keep-going does not wait for the last save.  Each rank prints one line at its start and one at its end:
+// together; --every N saves each N steps besides what is due; --hold-ms says when the last step's copies are made and
+// stays that long; --keep-going does not wait for the last save.  Each rank prints one line at its start and one at its
+// end:
 //   rank 0: restored step 20, 8.0 MiB verified
 //   rank 0: done at step 40, saves 4, complete 40, failed 0, stall 1.2 ms
 // Exit: 0 all ranks went well; 1 a rank failed (its line says why); 2 usage.
@@ -189,7 +190,11 @@ bool player::finish(uint64_t step) {
     varde_status_info now{};
     now.size = sizeof now;
     if (varde_status(run_, &now) != VARDE_OK) return failed("varde_status");
-    if (with_.hold_ms > 0) ::usleep(static_cast<useconds_t>(with_.hold_ms * 1000));
+    if (with_.hold_ms > 0) {
+        if (varde_fence(run_) != VARDE_OK) return failed("varde_fence");
+        say(true, "copies made, holding at step %llu", static_cast<unsigned long long>(step));
+        ::usleep(static_cast<useconds_t>(with_.hold_ms * 1000));
+    }
     return say(last == VARDE_OK, "done at step %llu, saves %llu, complete %llu, failed %llu, stall %.1f ms",
                static_cast<unsigned long long>(step), static_cast<unsigned long long>(now.saves),
                static_cast<unsigned long long>(now.complete_step), static_cast<unsigned long long>(now.failed_step),
