@@ -1,5 +1,17 @@
-# What the tests of the cluster share: waiting, and a clean slate between tests.  Loaded by each .bats file.
+# What the .bats files share: the build under test, a cluster of the file's own, waiting, and a clean slate between
+# tests.
 # shellcheck shell=bash disable=SC2154 # $cluster is the test file's
+
+# The build under test: what tests/run says, else BUILD as make has it.
+build=$(realpath -m "${VARDE_BUILD:-$BATS_TEST_DIRNAME/../../build/${BUILD:-release}}")
+
+# First in setup_file: teardown_file must not find another cluster than this file's, whatever fails.
+own_cluster() {
+    export VARDE_CLUSTER_DIR=$BATS_FILE_TMPDIR/cluster
+    ((EUID == 0)) && return
+    echo "these tests need root" >&2
+    return 1
+}
 
 within() { # SECONDS COMMAND...: until COMMAND succeeds
     local end=$((SECONDS + $1))
@@ -10,8 +22,19 @@ within() { # SECONDS COMMAND...: until COMMAND succeeds
     done
 }
 
-no_jobs() { [[ -z $("$cluster" run squeue -h) ]]; }
+# A question that Slurm does not answer has no good answer.
+no_jobs() {
+    local jobs
+    jobs=$("$cluster" run squeue -h) && [[ -z $jobs ]]
+}
 all_idle() { [[ $("$cluster" run sinfo -h -o %T) == idle ]]; }
+no_node_is() { # PATTERN: of a state
+    local states
+    states=$("$cluster" run sinfo -h -o %T) && [[ -n $states ]] && ! grep -qE "$1" <<<"$states"
+}
+
+# json KEY <FILE: the value of a top-level member.
+json() { python3 -c 'import json, sys; print(json.load(sys.stdin)[sys.argv[1]])' "$1"; }
 
 # clean_slate NODE...: no test leaves a job or a dead node to the next.
 clean_slate() {
@@ -25,7 +48,7 @@ clean_slate() {
     within 60 all_idle
 }
 
-# install_varde DIRECTORY: the build under test, installed as a site would, below DIRECTORY/opt/varde.
+# install_varde DIRECTORY: the build under test, installed as a site would, below DIRECTORY.
 install_varde() {
-    make -s -C "$BATS_TEST_DIRNAME/../.." install "BUILD=${BUILD:-release}" PREFIX=/opt/varde "DESTDIR=$1"
+    make -s -C "$BATS_TEST_DIRNAME/../.." install "BUILD=$(basename "$build")" "DESTDIR=$1"
 }

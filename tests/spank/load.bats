@@ -3,10 +3,11 @@
 # The plugin as Slurm's own programs load it, with no daemon: a throw-away slurm.conf, `--help`, and submissions that
 # end when their options are read (there is no controller to talk to).
 
+load ../cluster/support
+
 setup() {
     bats_require_minimum_version 1.5.0
-    plugin=$(realpath "${VARDE_BUILD:-$BATS_TEST_DIRNAME/../../build/${BUILD:-release}}/spank_varde.so")
-    command -v sbatch >/dev/null || skip "no Slurm here"
+    plugin=$build/spank_varde.so
     cat >"$BATS_TEST_TMPDIR/slurm.conf" <<END
 ClusterName=load
 SlurmctldHost=localhost
@@ -41,15 +42,16 @@ refused_by_us() { # REGEX OPTIONS...
 }
 
 @test "only Slurm's symbols are exported" {
-    run nm -D --defined-only "$plugin"
+    run -0 nm -D --defined-only "$plugin"
     [[ $output == *slurm_spank_init_post_opt* && $output == *slurm_spank_task_exit* ]]
     local slurms='^(plugin_(name|type|version)|spank_plugin_version|slurm_spank_[a-z_]+)$'
     run ! grep -Ev "$slurms" <<<"$(awk '{print $3}' <<<"$output")"
 }
 
 @test "it needs libc alone" {
-    run readelf -d "$plugin"
-    [[ $(grep NEEDED <<<"$output" | grep -Evc 'libc\.so|libm\.so|ld-linux') == 0 ]]
+    run -0 readelf -d "$plugin"
+    grep -q 'NEEDED.*libc\.so' <<<"$output"
+    run -1 grep -Ev 'libc\.so|libm\.so|ld-linux' <<<"$(grep NEEDED <<<"$output")"
 }
 
 @test "srun, sbatch and salloc show the options" {
