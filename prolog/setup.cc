@@ -39,8 +39,6 @@ agent_plan plan_agent(const request& job, const config& site, const state& made,
                       find_bin_directory(site.bin_dir),
                       "--config",
                       where.config,
-                      "--state-dir",
-                      where.run_directory + "/" + id,
                       "--max-restarts",
                       std::to_string(job.wish.max_restarts.value_or(site.max_restarts))};
     plan.environment = {"PATH=/usr/bin:/bin", "SLURM_JOB_ID=" + id};

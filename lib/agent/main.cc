@@ -41,7 +41,7 @@ struct arguments {
 
 constexpr const char* usage =
     "usage: varde-agent --listen-fd N --ready-fd N --job ID --arena-bytes N [--restart-count N] [--slurm-bin DIR]\n"
-    "                   [--config FILE] [--state-dir DIR] [--max-restarts N]        (by the prolog)\n"
+    "                   [--config FILE] [--max-restarts N]        (by the prolog)\n"
     "       varde-agent --embedded --socket PATH [--arena-bytes N] [--config FILE]  (by the library)\n";
 
 // An embedded agent inside a Slurm job, where no prolog has started one: it can still requeue the job, if the host's
@@ -64,7 +64,6 @@ enum : int {
     arena,
     slurm_bin,
     config_file,
-    state_dir,
     max_restarts,
     embedded,
     socket_path,
@@ -77,7 +76,6 @@ constexpr option option_names[] = {{"listen-fd", required_argument, nullptr, lis
                                    {"arena-bytes", required_argument, nullptr, arena},
                                    {"slurm-bin", required_argument, nullptr, slurm_bin},
                                    {"config", required_argument, nullptr, config_file},
-                                   {"state-dir", required_argument, nullptr, state_dir},
                                    {"max-restarts", required_argument, nullptr, max_restarts},
                                    {"embedded", no_argument, nullptr, embedded},
                                    {"socket", required_argument, nullptr, socket_path},
@@ -100,7 +98,6 @@ result<void> take_option(arguments& given, int which, const std::string& text) {
     case max_restarts: given.max_restarts_given = true; return number(given.with.max_restarts, UINT32_MAX);
     case slurm_bin: given.with.slurm_bin = text; return {};
     case config_file: given.config_file = text; return {};
-    case state_dir: return {};  // the prolog's; the agent keeps no files there
     case embedded: given.with.embedded = true; return {};
     case socket_path: given.socket = text; return {};
     case version: std::puts("varde-agent " VARDE_VERSION); std::exit(0);

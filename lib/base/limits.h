@@ -17,8 +17,9 @@ constexpr uint64_t header_bytes_max = 100'000'000;  // the safetensors format's 
 constexpr uint64_t range_bytes_max = 1ULL << 44;    // 16 TiB per rank: sums of 256 of them stay far below 2^63
 
 constexpr uint32_t run_name_bytes_max = 128;
-constexpr uint32_t path_bytes_max = 4096;   // PATH_MAX
-constexpr uint32_t launch_bytes_max = 127;  // identity of a start: its field in the slot; longer ones are refused
+constexpr uint32_t count_option_max = 1'000'000;  // --ckpt-keep, --ckpt-max-restarts
+constexpr uint32_t path_bytes_max = 4096;         // PATH_MAX
+constexpr uint32_t launch_bytes_max = 127;        // identity of a start: its field in the slot; longer ones are refused
 
 constexpr uint64_t chunk_bytes_min = page_bytes;
 constexpr uint64_t chunk_bytes_default = 4ULL << 20;

@@ -13,8 +13,6 @@ namespace {
 constexpr uint64_t memory_bytes_min = 1ULL
                                       << 20;  // below it, a forgotten unit ("4096" meant as MiB) is the likely cause
 constexpr uint32_t memory_percent_max = 90;   // the rest is for the kernel and the job itself
-constexpr uint32_t keep_max = 1'000'000;
-constexpr uint32_t restarts_max = 1'000'000;
 constexpr size_t value_bytes_max = limits::path_bytes_max - 1;
 
 bool has_control_character(std::string_view text) noexcept {
@@ -54,7 +52,7 @@ result<void> apply_name(options& target, std::string_view text) {
 }
 
 result<void> apply_keep(options& target, std::string_view text) {
-    auto count = parse_number(text, keep_max);
+    auto count = parse_number(text, limits::count_option_max);
     if (!count) return std::move(count).error();
     if (*count == 0) return fail(code::invalid, "at least 1 checkpoint must stay");
     target.keep = static_cast<uint32_t>(*count);
@@ -96,7 +94,7 @@ result<void> apply_restart(options& target, std::string_view text) {
 }
 
 result<void> apply_max_restarts(options& target, std::string_view text) {
-    auto count = parse_number(text, restarts_max);
+    auto count = parse_number(text, limits::count_option_max);
     if (!count) return std::move(count).error();
     target.max_restarts = static_cast<uint32_t>(*count);
     return {};

@@ -53,8 +53,7 @@ Test(setup, gives_the_agent_its_arguments_and_environment) {
     const std::string said = read_text(folder + "/shared/said");
     const std::string expected = "arguments --listen-fd 3 --ready-fd 4 --job " + id +
                                  " --restart-count 0 --arena-bytes 1048576 --slurm-bin /usr/bin --config " +
-                                 where.config + " --state-dir " + job_path() +
-                                 " --max-restarts 100\nfds 0 1 2 3 4 /dev/null /dev/null /dev/null\n" +
+                                 where.config + " --max-restarts 100\nfds 0 1 2 3 4 /dev/null /dev/null /dev/null\n" +
                                  "environment LOGNAME=anna PATH=/usr/bin:/bin SLURMD_NODENAME=gpu-a7 "
                                  "SLURM_CONF=/etc/slurm/slurm.conf SLURM_JOB_ID=" +
                                  id + " USER=anna\noom 0 in /\nlocked True\n";
