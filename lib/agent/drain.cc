@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/pages.h"
 #include "base/units.h"
+#include "io/direct.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -220,13 +221,20 @@ void drain::release_all(drain_job& job) {
     }
 }
 
+void drain::note_direct_refused(const std::string& path) {
+    direct_refused_ = true;
+    log_.warning("the file system of '" + path + "' refuses O_DIRECT writes, writing through the page cache");
+}
+
 result<uint64_t> drain::write_once(drain_job& job) {
     job.bytes_done = 0;
     auto file = run_.create_pack(job.id, job.image.who.node_index, job.image.who.node_count, job.image.file_bytes);
     if (!file) return file.error();
+    if (file->direct() && !direct_refused_ && !io::takes_direct_writes(file->fd())) note_direct_refused(file->path());
     if (direct_refused_) {
         if (auto done = file->use_buffered(); !done) return done.error();
     }
+    const io::held_file held(engine_, file->fd());
 
     writing attempt(job, engine_, pace_, node_, file->fd());
     result<uint64_t> seal = [&]() -> result<uint64_t> {
@@ -238,11 +246,7 @@ result<uint64_t> drain::write_once(drain_job& job) {
         // The buffers of `attempt` and the slabs belong to the kernel until nothing is in flight.
         settle_transfers(engine_, log_, file->path());
         failure why = seal.error();
-        if (why.os_errno == EINVAL && file->direct()) {
-            direct_refused_ = true;
-            log_.warning("the file system of '" + file->path() +
-                         "' refuses O_DIRECT writes, writing through the page cache");
-        }
+        if (why.os_errno == EINVAL && file->direct()) note_direct_refused(file->path());
         why.context = "'" + file->path() + "': " + why.context;
         return why;
     }

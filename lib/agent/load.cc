@@ -5,44 +5,21 @@
 
 #include "base/checked.h"
 #include "base/limits.h"
-#include "base/pages.h"
 #include "base/units.h"
+#include "io/direct.h"
 #include "pack/reader.h"
+#include "store/files.h"
+#include "store/pack_head.h"
 
 #include <algorithm>
 #include <cerrno>
 #include <fcntl.h>
-#include <unistd.h>
 
 namespace varde::agent {
 
 namespace {
 
 constexpr int look_ms = 50;
-
-// Reads all of [offset, offset + size); falls back to the page cache where the file system refuses O_DIRECT only when
-// it is used.
-result<void> read_all(int fd, std::byte* to, uint64_t size_bytes, uint64_t offset, const std::string& path) {
-    uint64_t done = 0;
-    while (done < size_bytes) {
-        const ssize_t got = ::pread(fd, to + done, size_bytes - done, static_cast<off_t>(offset + done));
-        if (got < 0 && errno == EINTR) continue;
-        const int flags = ::fcntl(fd, F_GETFL);
-        if (got < 0 && errno == EINVAL && (flags & O_DIRECT) != 0) {
-            ::fcntl(fd, F_SETFL, flags & ~O_DIRECT);
-            continue;
-        }
-        if (got < 0) return os_error(errno, "couldn't read '" + path + "'");
-        if (got == 0) return fail(code::damaged, "'" + path + "' ends at " + std::to_string(offset + done) + " bytes");
-        done += static_cast<uint64_t>(got);
-    }
-    return {};
-}
-
-failure with_path(failure why, const std::string& path) {
-    why.context = "'" + path + "': " + why.context;
-    return why;
-}
 
 constexpr uint64_t cookie_of(size_t target, size_t place) { return uint64_t{target} << 32 | place; }
 
@@ -74,6 +51,14 @@ std::vector<load_step> cut_into_steps(const std::vector<pack::piece>& pieces, co
 load::load(store::run_directory& run, load_job job, sender send, logger& log)
     : run_(run), job_(std::move(job)), send_(std::move(send)), log_(log), lanes_(job_.targets.size()) {}
 
+// Opens a pack again or for the first time.
+result<unique_fd> load::open_file(uint32_t node_index, uint64_t* ret_file_bytes) const {
+    auto fd = run_.open_pack(job_.id, node_index, job_.saved_node_count, ret_file_bytes);
+    if (fd && io::ask_direct(fd->get()) == io::direct_answer::refused && !store::files::clear_direct(fd->get()))
+        return os_error(errno, "couldn't take O_DIRECT off the pack of node " + std::to_string(node_index));
+    return fd;
+}
+
 // Header and seal of one pack, checked against the file and against what was asked for.
 result<load_source> load::open_source(uint32_t node_index) {
     load_source source;
@@ -81,39 +66,21 @@ result<load_source> load::open_source(uint32_t node_index) {
     source.path =
         run_.path() + "/" + store::generation_name(job_.id) + "/" + store::pack_name(node_index, job_.saved_node_count);
     uint64_t file_bytes = 0;
-    auto fd = run_.open_pack(job_.id, node_index, job_.saved_node_count, &file_bytes);
+    auto fd = open_file(node_index, &file_bytes);
     if (!fd)
         return fd.error().what == code::not_found ? fail(code::damaged, "'" + source.path + "' is missing")
                                                   : fd.error();
-    if (file_bytes < limits::page_bytes)
-        return fail(code::damaged, "'" + source.path + "' has only " + format_bytes(file_bytes));
-
-    auto first = make_pages(limits::page_bytes);
-    if (!first) return first.error();
-    if (auto done = read_all(fd->get(), first->get(), limits::page_bytes, 0, source.path); !done) return done.error();
-    auto header_bytes = pack::header_bytes({first->get(), limits::page_bytes}, file_bytes);
-    if (!header_bytes) return with_path(header_bytes.error(), source.path);
-    auto header = make_pages(*header_bytes);
-    if (!header) return header.error();
-    if (auto done = read_all(fd->get(), header->get(), *header_bytes, 0, source.path); !done) return done.error();
-    auto image = pack::parse_header({header->get(), *header_bytes}, file_bytes);
-    if (!image) return with_path(image.error(), source.path);
-
-    auto seal = make_pages(image->seal_bytes);
-    if (!seal) return seal.error();
-    if (auto done = read_all(fd->get(), seal->get(), image->seal_bytes, image->seal_offset, source.path); !done)
-        return done.error();
-    auto sums = pack::parse_seal(*image, {seal->get(), image->seal_bytes});
-    if (!sums) return with_path(sums.error(), source.path);
-    const auto& who = image->who;
+    auto head = store::read_pack_head(fd->get(), file_bytes, source.path);
+    if (!head) return head.error();
+    const auto& who = head->image.who;
     if (who.step != job_.id.step || who.incarnation != job_.id.incarnation || who.node_index != node_index ||
         who.node_count != job_.saved_node_count) {
         return fail(code::damaged, "'" + source.path + "' belongs to another generation or node: step " +
                                        std::to_string(who.step) + ", incarnation " + std::to_string(who.incarnation) +
                                        ", node " + std::to_string(who.node_index));
     }
-    source.image = std::move(*image);
-    source.sums = std::move(*sums);
+    source.image = std::move(head->image);
+    source.sums = std::move(head->sums);
     source.fd = std::move(*fd);
     return source;
 }
@@ -133,6 +100,7 @@ result<void> load::open_sources() {
         if (!mine) return mine.error();
         const bool suffices = own_pack_suffices(*mine);
         if (suffices) {
+            mine->held = io::held_file(*engine_, mine->fd.get());
             sources_.push_back(std::move(*mine));
             return {};
         }
@@ -193,9 +161,10 @@ result<bool> load::submit_next(size_t target) {
     auto& source = sources_[step.source];
     if (!source.fd) {
         uint64_t file_bytes = 0;
-        auto fd = run_.open_pack(job_.id, source.node_index, job_.saved_node_count, &file_bytes);
+        auto fd = open_file(source.node_index, &file_bytes);
         if (!fd) return fd.error();
         source.fd = std::move(*fd);
+        source.held = io::held_file(*engine_, source.fd.get());
     }
     const auto where = pack::place_of_chunk(source.image, source.image.ranges[step.range], step.chunk_in_range);
     way.step_in[place] = way.next++;
@@ -216,7 +185,10 @@ result<void> load::verify_and_send(size_t target, size_t place) {
     const std::span<const std::byte> bytes(wanted.slab + place * place_bytes_, where.size_bytes);
     auto good = pack::verify_chunk(bytes, source.sums[where.index], "'" + source.path + "'", where.index);
     if (!good) return good;
-    if (--source.steps_left == 0) source.fd.reset();  // a restart on other nodes reads from very many packs
+    if (--source.steps_left == 0) {  // a restart on other nodes reads from very many packs
+        source.held = {};
+        source.fd.reset();
+    }
     for (auto& copy : step.copies) copy.place_offset += place * place_bytes_;
     {
         const std::lock_guard guard(mutex_);
@@ -237,8 +209,9 @@ result<void> load::collect() {
         const auto where = pack::place_of_chunk(source.image, source.image.ranges[step.range], step.chunk_in_range);
         if (done.os_errno == EINVAL) {
             // Read this one by hand, which also takes O_DIRECT off the file; those in flight beside it end here too.
-            if (auto read = read_all(source.fd.get(), job_.targets[target].slab + place * place_bytes_,
-                                     where.size_bytes, where.file_offset, source.path);
+            if (auto read =
+                    store::files::read_exactly(source.fd.get(), job_.targets[target].slab + place * place_bytes_,
+                                               where.size_bytes, where.file_offset, source.path);
                 !read)
                 return read;
         } else if (done.os_errno != 0) {
@@ -296,11 +269,12 @@ result<void> load::run_lanes() {
 
 result<void> load::carry_out(io::engine& engine) {
     engine_ = &engine;
-    if (auto done = open_sources(); !done) return done;
-    if (auto done = make_lanes(); !done) return done;
-    auto done = run_lanes();
+    auto done = open_sources();
+    if (done) done = make_lanes();
+    if (done) done = run_lanes();
     // Reads in flight still write into the slabs.
     settle_transfers(*engine_, log_, run_.path() + "/" + store::generation_name(job_.id));
+    sources_.clear();  // on this thread: the engine, which holds their files, is its own
     return done;
 }
 

@@ -44,6 +44,7 @@ struct load_source {
     pack::image image;
     std::vector<uint64_t> sums;
     unique_fd fd;             // open while chunks are read from it
+    io::held_file held;       // ... and let go before it is closed
     uint64_t steps_left = 0;  // of all ranks
 };
 
@@ -91,6 +92,7 @@ private:
 
     result<void> open_sources();
     result<load_source> open_source(uint32_t node_index);
+    result<unique_fd> open_file(uint32_t node_index, uint64_t* ret_file_bytes) const;
     bool own_pack_suffices(const load_source& mine) const;
     result<void> make_lanes();
     result<void> run_lanes();

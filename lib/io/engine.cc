@@ -122,6 +122,16 @@ result<void> check(const engine_options& wanted) {
     return {};
 }
 
+std::string describe(const result<void>& buffers, const result<void>& files, size_t buffer_count) {
+    std::string text = "io_uring";
+    if (!buffers) text += ", buffers not registered: " + buffers.error().context;
+    else if (buffer_count > 0)
+        text +=
+            ", " + std::to_string(buffer_count) + (buffer_count == 1 ? " registered buffer" : " registered buffers");
+    if (!files) text += ", files not registered: " + files.error().context;
+    return text;
+}
+
 }  // namespace
 
 result<engine> engine::open(const engine_options& wanted) {
@@ -141,13 +151,10 @@ result<engine> engine::open(const engine_options& wanted) {
         made->queue.resize(wanted.depth);
         return engine(std::move(made));
     }
-    const result<void> registered = made->kernel->register_buffers(wanted.buffers);
-    const size_t count = made->kernel->registered_count();
-    made->fell_back = !registered;
-    made->description = !registered  ? "io_uring, buffers not registered: " + registered.error().context
-                        : count == 0 ? "io_uring"
-                                     : "io_uring, " + std::to_string(count) +
-                                           (count == 1 ? " registered buffer" : " registered buffers");
+    const result<void> buffers = made->kernel->register_buffers(wanted.buffers);
+    const result<void> files = made->kernel->register_files(held_files_max);
+    made->fell_back = !buffers || !files;
+    made->description = describe(buffers, files, made->kernel->registered_count());
     return engine(std::move(made));
 }
 
@@ -156,6 +163,13 @@ bool engine::fell_back() const noexcept { return state_->fell_back; }
 bool engine::is_broken() const noexcept { return state_->broken_errno != 0; }
 bool engine::full() const noexcept { return state_->free.empty(); }
 uint32_t engine::in_flight() const noexcept { return state_->in_flight(); }
+
+void engine::hold_file(int fd) noexcept {
+    if (state_->kernel) discard(state_->kernel->hold_file(fd), "its transfers go by the descriptor");
+}
+void engine::drop_file(int fd) noexcept {
+    if (state_->kernel) state_->kernel->drop_file(fd);
+}
 
 result<void> engine::submit(const request& wanted) {
     state& own = *state_;

@@ -19,6 +19,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace varde::io {
@@ -50,6 +51,8 @@ struct engine_options {
     bool use_ring = true;                       // false: pwrite/pread at once (tests, a site that forbids io_uring)
 };
 
+constexpr uint32_t held_files_max = 16;
+
 class engine {
 public:
     // Falls back by name (description()) where io_uring or the registration is refused; fails only for options that
@@ -57,9 +60,17 @@ public:
     static result<engine> open(const engine_options& wanted);
 
     // "io_uring, 3 registered buffers", "pwrite (io_uring refused: ...)", or
-    // "io_uring, buffers not registered: needs 64 GiB locked, limit is 8 MiB (raise memlock)".
+    // "io_uring, buffers not registered: needs 64 GiB locked, limit is 8 MiB (raise memlock)",
+    // "io_uring, files not registered: ...".
     const std::string& description() const noexcept;
     bool fell_back() const noexcept;  // something that was wanted was refused: worth one line in the log
+
+    // Registers an open file whose transfers are many, so that the kernel need not look it up for each.  Only a hint:
+    // where it is refused, or held_files_max are held, transfers go by the descriptor.  Whoever has held a file drops
+    // it before the descriptor is closed: until then it stays open in the kernel, and the next file of that number
+    // would be taken for it.  Transfers in flight end as they would have.  See held_file.
+    void hold_file(int fd) noexcept;
+    void drop_file(int fd) noexcept;
 
     // Hands one request over; it starts now, or in the next wait() where there is no ring.  busy: `depth` are in
     // flight, wait() first.  invalid: size or pointer make no sense.  Errors of the transfer itself come with the
@@ -95,5 +106,27 @@ private:
 };
 
 constexpr uint64_t destroy_wait_ms = 2000;
+
+// Holds a file as long as it lives.  Same thread rule as the engine, which outlives it.
+class held_file {
+public:
+    held_file() = default;
+    held_file(engine& with, int fd) noexcept : with_(&with), fd_(fd) { with.hold_file(fd); }
+    held_file(held_file&& other) noexcept : with_(std::exchange(other.with_, nullptr)), fd_(other.fd_) {}
+    held_file& operator=(held_file&& other) noexcept {
+        std::swap(with_, other.with_);
+        std::swap(fd_, other.fd_);
+        return *this;
+    }
+    held_file(const held_file&) = delete;
+    held_file& operator=(const held_file&) = delete;
+    ~held_file() {
+        if (with_ != nullptr) with_->drop_file(fd_);
+    }
+
+private:
+    engine* with_ = nullptr;
+    int fd_ = -1;
+};
 
 }  // namespace varde::io

@@ -15,6 +15,7 @@ namespace {
 
 constexpr uint64_t cancel_mark = UINT64_MAX;           // user data of a cancellation: no slot has it
 constexpr uint64_t registered_bytes_max = 1ULL << 30;  // the kernel's limit for one registered buffer
+constexpr int lost_file = -2;                          // no descriptor, and no free place of the table
 constexpr size_t registered_count_max = 1U << 14;      // and for their number
 
 std::string setup_hint(int os_errno) {
@@ -97,6 +98,39 @@ result<void> ring::register_buffers(const std::vector<std::span<std::byte>>& buf
     return {};
 }
 
+// A table of -1: such a one can be filled since Linux 5.5.
+result<void> ring::register_files(uint32_t count) {
+    std::vector<int> none(count, -1);
+    const int refused = ::io_uring_register_files(&ring_, none.data(), count);
+    if (refused < 0) return os_error(-refused, "io_uring_register");
+    files_ = std::move(none);
+    return {};
+}
+
+int ring::file_index(int fd) const noexcept {
+    const auto found = std::find(files_.begin(), files_.end(), fd);
+    return found == files_.end() ? -1 : static_cast<int>(found - files_.begin());
+}
+
+int ring::hold_file(int fd) noexcept {
+    if (file_index(fd) >= 0) return EEXIST;
+    const int index = file_index(-1);
+    if (index < 0) return ENOSPC;
+    const int answer = ::io_uring_register_files_update(&ring_, static_cast<unsigned>(index), &fd, 1);
+    if (answer < 0) return -answer;
+    files_[static_cast<size_t>(index)] = fd;
+    return 0;
+}
+
+void ring::drop_file(int fd) noexcept {
+    const int index = file_index(fd);
+    if (index < 0) return;
+    int none = -1;
+    // Where it fails the kernel keeps the file open until the ring ends; the place is not used again.
+    const int answer = ::io_uring_register_files_update(&ring_, static_cast<unsigned>(index), &none, 1);
+    files_[static_cast<size_t>(index)] = answer < 0 ? lost_file : none;
+}
+
 int ring::registered_index(const std::byte* data, size_t size_bytes) const noexcept {
     const auto after =
         std::upper_bound(registered_.begin(), registered_.end(), data,
@@ -121,6 +155,10 @@ void ring::push(const pending& request, uint32_t slot) noexcept {
     else if (index >= 0) ::io_uring_prep_read_fixed(entry, wanted.fd, data, size_bytes, offset, index);
     else if (wanted.what == operation::write) ::io_uring_prep_write(entry, wanted.fd, data, size_bytes, offset);
     else ::io_uring_prep_read(entry, wanted.fd, data, size_bytes, offset);
+    if (const int file = file_index(wanted.fd); file >= 0) {
+        entry->fd = file;
+        entry->flags |= IOSQE_FIXED_FILE;
+    }
     // EAGAIN: the kernel could not do it without blocking; this makes it block in a worker of its own.
     if (request.retries > 0) entry->flags |= IOSQE_ASYNC;
     ::io_uring_sqe_set_data64(entry, slot);

@@ -1,4 +1,5 @@
-// io_uring, as much of it as the engine needs: a submission queue, a completion queue, registered buffers.
+// io_uring, as much of it as the engine needs: a submission queue, a completion queue, registered
+// buffers and files.
 // Same thread rule as the engine.  The destructor closes the ring and does not wait: see engine::stop().
 #pragma once
 
@@ -34,6 +35,12 @@ public:
     result<void> register_buffers(const std::vector<std::span<std::byte>>& buffers);
     size_t registered_count() const noexcept { return registered_.size(); }
 
+    // Room for `count` files.  The failure's context is the reason.
+    result<void> register_files(uint32_t count);
+    // 0 or an errno; ENOSPC where there is no room.
+    int hold_file(int fd) noexcept;
+    void drop_file(int fd) noexcept;
+
     // Queues the rest of a request; there is room for `depth` of them.
     void push(const pending& request, uint32_t slot) noexcept;
     // Asks the kernel to give up what it has not begun.
@@ -51,9 +58,12 @@ private:
     ring() = default;
     int registered_index(const std::byte* data, size_t size_bytes) const noexcept;
 
+    int file_index(int fd) const noexcept;  // -1: it is not registered
+
     io_uring ring_{};
     bool opened_ = false;
     std::vector<std::span<std::byte>> registered_;  // by address
+    std::vector<int> files_;                        // the kernel's table; -1: free
 };
 
 }  // namespace varde::io

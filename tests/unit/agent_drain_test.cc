@@ -1,5 +1,6 @@
 // The drain: staged chunks become a pack, byte for byte, or no pack at all.
 #include "agent_support.h"
+#include "forbid.h"
 
 using namespace agent_test;
 
@@ -224,6 +225,61 @@ Test(agent_drain, gives_up_where_there_stays_no_room_and_lets_go_of_the_chunks) 
     const int status = store_test::in_child([] { return drain_on_full_tmpfs(false); });
     if (status == 77) cr_skip_test("no file systems of one's own here");
     cr_assert_eq(status, 0);
+}
+
+// ---- file systems that take no O_DIRECT
+
+// ramfs refuses it at open.
+Test(agent_drain, writes_through_the_page_cache_where_open_refuses_o_direct) {
+    const int status = store_test::in_child([] {
+        const temporary_directory in("/tmp");
+        if (!store_test::mount_own("ramfs", in.path(), nullptr)) return 77;
+        const int probe = ::open((in.path() + "/probe").c_str(), O_CREAT | O_RDWR | O_DIRECT | O_CLOEXEC, 0600);
+        if (probe >= 0) return 77;  // a ramfs that has learned it
+        ::unlink((in.path() + "/probe").c_str());
+        bench b(in.path(), 2, 4);
+        drain_job job;
+        b.prepare(job, 1, {9 * chunk_bytes + 5, 3 * chunk_bytes});
+        check_sealed(b, job, b.run_through(job));
+        ::umount(in.path().c_str());
+        return 0;
+    });
+    if (status == 77) cr_skip_test("no file systems of one's own here");
+    cr_assert_eq(status, 0);
+}
+
+// Also where the slab is a ring, and nothing could be written a second time.
+Test(agent_drain, trial_finds_out_before_the_first_chunk_that_o_direct_is_refused) {
+    for (const uint64_t places : {4, 16}) {
+        const int status = store_test::in_child([places] {
+            const temporary_directory in;
+            bench b(in.path(), 1, places);
+            // The kernel keeps silent about alignment, and the trial, the only plain write here, is refused.
+            if (b.engine.fell_back() || !test::forbid(SYS_statx, ENOSYS) || !test::forbid(SYS_pwrite64, EINVAL))
+                return 77;
+            drain_job job;
+            b.prepare(job, 1, {9 * chunk_bytes});
+            check_sealed(b, job, b.run_through(job));
+            return b.direct_refused ? 0 : 1;
+        });
+        if (status == 77) cr_skip_test("no io_uring or no seccomp here");
+        cr_assert_eq(status, 0);
+    }
+}
+
+// A slab at an odd address stands for a file system that asks for more than it says: each chunk is refused by the
+// kernel, after open and trial went well.
+Test(agent_drain, begins_anew_through_the_page_cache_where_a_write_refuses_o_direct) {
+    for (const bool use_ring : {true, false}) {
+        const temporary_directory in;
+        bench b(in.path(), 1, 16, use_ring);
+        drain_job job;
+        b.prepare(job, 1, {9 * chunk_bytes});
+        job.sources[0].slab += 1;
+        job.sources[0].place_count = 10;
+        check_sealed(b, job, b.run_through(job));
+        cr_assert(b.direct_refused, "the next generation knows");
+    }
 }
 
 Test(agent_drain, does_not_seal_over_a_pack_that_is_sealed) {

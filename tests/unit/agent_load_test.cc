@@ -229,6 +229,20 @@ Test(agent_load, never_waits_for_an_answer_that_has_come) {
     }
 }
 
+// A slab at an odd address: the kernel refuses each read that is O_DIRECT, though the header's went well.
+Test(agent_load, reads_through_the_page_cache_where_a_read_refuses_o_direct) {
+    saved s(1, 2);
+    for (const bool use_ring : {true, false}) {
+        node_that_loads n(s.run, 0, 1, 2, 1, 4, use_ring);
+        for (auto& target : n.job_.targets) {
+            target.slab += 1;
+            target.slab_bytes -= chunk_bytes;
+        }
+        need(n.carry_out());
+        n.check_memory();
+    }
+}
+
 Test(agent_load, finds_a_damaged_chunk_and_names_it) {
     saved s(1, 1);
     const std::string path = pack_path(s.run, 0, 1);

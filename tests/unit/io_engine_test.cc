@@ -3,6 +3,9 @@
 #include "io/transfer.h"
 #include "base/clock.h"
 
+#include <atomic>
+#include <csignal>
+#include <pthread.h>
 #include <thread>
 
 using namespace io_test;
@@ -136,6 +139,98 @@ Test(engine, short_transfers_are_carried_on) {
     writer.join();
     cr_assert(done.size() == 1 && done[0].os_errno == 0 && done[0].bytes == target.size_bytes());
     cr_assert_eq(std::memcmp(source.data(), target.data(), target.size_bytes()), 0);
+}
+
+Test(engine, short_writes_are_carried_on) {
+    if (no_ring_here()) cr_skip_test("no io_uring here");
+    // A pipe takes what it has room for: 64 KiB at most.
+    int ends[2];
+    cr_assert_eq(::pipe2(ends, O_CLOEXEC), 0);
+    const unique_fd from(ends[0]), to(ends[1]);
+    const mapping source = make_memory(1 << 20, 30), target = make_memory(1 << 20, 31);
+    std::thread reader([&]() {
+        for (size_t at = 0; at < target.size_bytes();) {
+            const ssize_t got =
+                ::read(from.get(), target.data() + at, std::min<size_t>(10'000, target.size_bytes() - at));
+            if (got > 0) at += static_cast<size_t>(got);
+        }
+    });
+    engine with = open_engine(1);
+    need(with.submit({operation::write, to.get(), source.data(), source.size_bytes(), 0, 1}));
+    const auto done = need(with.wait(1, deadline::in_ms(20'000)));
+    cr_assert(done.size() == 1 && done[0].os_errno == 0 && done[0].bytes == source.size_bytes());
+    reader.join();
+    cr_assert_eq(std::memcmp(source.data(), target.data(), source.size_bytes()), 0);
+}
+
+Test(engine, signals_do_not_end_a_wait) {
+    if (no_ring_here()) cr_skip_test("no io_uring here");
+    static std::atomic<int> caught{0};
+    struct sigaction without_restart {};
+    without_restart.sa_handler = [](int) { ++caught; };
+    cr_assert_eq(::sigaction(SIGUSR1, &without_restart, nullptr), 0);
+    int ends[2];
+    cr_assert_eq(::pipe2(ends, O_CLOEXEC), 0);
+    const unique_fd from(ends[0]), to(ends[1]);
+    const mapping memory = make_memory(4096, 33);
+    engine with = open_engine(2);
+    need(with.submit({operation::read, from.get(), memory.data(), 4, 0, 1}));
+    std::thread disturber([&, waiting = ::pthread_self()]() {
+        while (caught < 5) {
+            ::pthread_kill(waiting, SIGUSR1);
+            std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        }
+        cr_assert_eq(::write(to.get(), "abcd", 4), 4);
+    });
+    const auto done = need(with.wait(1, deadline::in_ms(20'000)));
+    disturber.join();
+    cr_assert(done.size() == 1 && done[0].os_errno == 0 && done[0].bytes == 4);
+}
+
+Test(engine, held_files_keep_every_byte) {
+    temporary_directory at;
+    const mapping source = make_memory(memory_bytes, 34), target = make_memory(memory_bytes, 35);
+    for (const bool use_ring : {true, false}) {
+        engine with = open_engine(8, {{source.data(), source.size_bytes()}}, use_ring);
+        for (const int flags : {0, O_DIRECT})
+            cr_assert_eq(round_trip_held(with, at.path + "/file", source, target, flags), 0);
+    }
+}
+
+// The kernel keeps a file that it holds: only one that is dropped may give its number to the next.
+Test(engine, dropped_file_is_not_taken_for_the_next_of_its_number) {
+    temporary_directory at;
+    const mapping memory = make_memory(8192, 36);
+    engine with = open_engine(2);
+    int number = -1;
+    for (const char* name : {"/first", "/second"}) {
+        const unique_fd fd = open_file(at.path + name, O_CREAT | O_RDWR);
+        if (number >= 0) cr_assert_eq(fd.get(), number, "the test wants the same number again");
+        number = fd.get();
+        const held_file held(with, fd.get());
+        need(with.submit({operation::write, fd.get(), memory.data(), name[1] == 'f' ? 4096U : 8192U, 0, 1}));
+        cr_assert_eq(need(with.wait(1, deadline::in_ms(20'000))).size(), 1);
+    }
+    cr_assert_eq(std::filesystem::file_size(at.path + "/first"), 4096);
+    cr_assert_eq(std::filesystem::file_size(at.path + "/second"), 8192);
+}
+
+Test(engine, more_files_than_it_can_hold_go_by_their_descriptors) {
+    temporary_directory at;
+    const mapping memory = make_memory(4096, 37);
+    engine with = open_engine(held_files_max + 4);
+    std::vector<unique_fd> files;
+    std::vector<held_file> held;
+    for (uint32_t i = 0; i < held_files_max + 4; ++i) {
+        files.push_back(open_file(at.path + "/" + std::to_string(i), O_CREAT | O_RDWR));
+        held.emplace_back(with, files.back().get());
+        need(with.submit({operation::write, files.back().get(), memory.data(), 100 + i, 0, i}));
+    }
+    while (with.in_flight() > 0) {
+        for (const completion& done : need(with.wait(1, deadline::in_ms(20'000)))) cr_assert_eq(done.os_errno, 0);
+    }
+    for (uint32_t i = 0; i < held_files_max + 4; ++i)
+        cr_assert_eq(std::filesystem::file_size(at.path + "/" + std::to_string(i)), 100 + i);
 }
 
 Test(engine, wait_ends_at_its_deadline) {

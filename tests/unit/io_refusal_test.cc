@@ -2,12 +2,18 @@
 #include "forbid.h"
 #include "io_support.h"
 
+#include <csignal>
+#include <liburing.h>
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
+#include <sys/uio.h>
+#include <ucontext.h>
 
 using namespace io_test;
 using test::forbid;
+using test::forbid_with;
+using test::trap;
 
 Test(refusal, refused_ring_is_named_and_replaced) {
     temporary_directory at;
@@ -98,6 +104,99 @@ Test(refusal, small_memlock_is_named_with_need_and_limit) {
     });
     if (status == 77) cr_skip_test("limits cannot be set here");
     cr_assert_eq(status, 0, "%d", status);
+}
+
+Test(refusal, refused_file_table_is_named_and_files_go_by_their_descriptor) {
+    if (no_ring_here()) cr_skip_test("no io_uring here");
+    temporary_directory at;
+    const mapping source = make_memory(memory_bytes, 24), target = make_memory(memory_bytes, 25);
+    const int status = in_child([&]() {
+        if (!forbid_with(SYS_io_uring_register, 1, IORING_REGISTER_FILES, EPERM)) return 77;
+        engine with = open_engine(8, {{source.data(), source.size_bytes()}});
+        if (!with.fell_back()) return 10;
+        if (with.description() !=
+            "io_uring, 1 registered buffer, files not registered: io_uring_register: Operation not permitted") {
+            ::dprintf(2, "%s\n", with.description().c_str());
+            return 11;
+        }
+        return round_trip_held(with, at.path + "/file", source, target, O_DIRECT);
+    });
+    if (status == 77) cr_skip_test("no seccomp here");
+    cr_assert_eq(status, 0, "%d", status);
+}
+
+// What a container's profile does that knows io_uring_setup and io_uring_enter only.
+Test(refusal, refused_registration_is_named_for_buffers_and_files) {
+    if (no_ring_here()) cr_skip_test("no io_uring here");
+    temporary_directory at;
+    const mapping source = make_memory(memory_bytes, 26), target = make_memory(memory_bytes, 27);
+    const int status = in_child([&]() {
+        if (!forbid(SYS_io_uring_register, EACCES)) return 77;
+        engine with = open_engine(8, {{source.data(), source.size_bytes()}});
+        const std::string& said = with.description();
+        if (!with.fell_back() || said.find("buffers not registered: io_uring_register: Permission denied") == said.npos)
+            return 10;
+        if (said.find("files not registered: io_uring_register: Permission denied") == said.npos) return 11;
+        return round_trip_held(with, at.path + "/file", source, target, O_DIRECT);
+    });
+    if (status == 77) cr_skip_test("no seccomp here");
+    cr_assert_eq(status, 0, "%d", status);
+}
+
+#if defined(__x86_64__)
+
+namespace {
+
+// Answers pwrite64: three times EINTR or EAGAIN, then for 1,000 bytes more than the time before.
+void answer_pwrite(int, siginfo_t*, void* context) {
+    static int calls = 0;
+    greg_t* registers = static_cast<ucontext_t*>(context)->uc_mcontext.gregs;
+    const int call = calls++;
+    if (call % 4 != 3) {
+        registers[REG_RAX] = call % 2 == 0 ? -EINTR : -EAGAIN;
+        return;
+    }
+    const iovec part{reinterpret_cast<void*>(registers[REG_RSI]),
+                     std::min<size_t>(static_cast<size_t>(registers[REG_RDX]), 1000 * static_cast<size_t>(call))};
+    const ssize_t wrote = ::pwritev(static_cast<int>(registers[REG_RDI]), &part, 1, registers[REG_R10]);
+    registers[REG_RAX] = wrote >= 0 ? wrote : -errno;
+}
+
+}  // namespace
+
+Test(refusal, plain_writes_go_on_after_eintr_eagain_and_short_ones) {
+    temporary_directory at;
+    const mapping source = make_memory(memory_bytes, 28), target = make_memory(memory_bytes, 29);
+    const int status = in_child([&]() {
+        struct sigaction answer {};
+        answer.sa_sigaction = answer_pwrite;
+        answer.sa_flags = SA_SIGINFO;
+        if (::sigaction(SIGSYS, &answer, nullptr) != 0 || !trap(SYS_pwrite64)) return 77;
+        engine with = open_engine(4, {}, false);
+        return round_trip(with, at.path + "/file", source, target, 0);
+    });
+    if (status == 77) cr_skip_test("no seccomp here");
+    cr_assert_eq(status, 0, "%d", status);
+}
+
+#endif
+
+// A kernel that never does better must not keep us for ever.
+Test(refusal, endless_eintr_and_eagain_end_with_their_request) {
+    temporary_directory at;
+    const mapping memory = make_memory(4096, 30);
+    for (const int os_errno : {EINTR, EAGAIN}) {
+        const int status = in_child([&]() {
+            const unique_fd fd = open_file(at.path + "/file", O_CREAT | O_RDWR);
+            if (!forbid(SYS_pwrite64, os_errno)) return 77;
+            engine with = open_engine(1, {}, false);
+            need(with.submit({operation::write, fd.get(), memory.data(), 4096, 0, 1}));
+            const auto done = need(with.wait(1, deadline::in_ms(10'000)));
+            return done.size() == 1 && done[0].os_errno == os_errno && done[0].bytes == 0 ? 0 : 1;
+        });
+        if (status == 77) cr_skip_test("no seccomp here");
+        cr_assert_eq(status, 0, "errno %d: %d", os_errno, status);
+    }
 }
 
 Test(refusal, full_file_system_answers_enospc) {

@@ -84,12 +84,22 @@ inline unsigned move_all(engine& with, operation what, int fd, const mapping& me
 }
 
 // Writes, reads back through the same engine and compares.
-inline int round_trip(engine& with, const std::string& path, const mapping& source, const mapping& target, int flags) {
-    const unique_fd fd = open_file(path, O_CREAT | O_TRUNC | O_RDWR | flags);
+inline int round_trip_of(engine& with, const unique_fd& fd, const mapping& source, const mapping& target) {
     if (move_all(with, operation::write, fd.get(), source, 256 << 10) != 0) return 1;
     std::memset(target.data(), 0, target.size_bytes());
     if (move_all(with, operation::read, fd.get(), target, 192 << 10) != 0) return 2;
     return std::memcmp(source.data(), target.data(), source.size_bytes()) == 0 ? 0 : 3;
+}
+
+inline int round_trip(engine& with, const std::string& path, const mapping& source, const mapping& target, int flags) {
+    return round_trip_of(with, open_file(path, O_CREAT | O_TRUNC | O_RDWR | flags), source, target);
+}
+// The same, the engine holding the file.
+inline int round_trip_held(engine& with, const std::string& path, const mapping& source, const mapping& target,
+                           int flags) {
+    const unique_fd fd = open_file(path, O_CREAT | O_TRUNC | O_RDWR | flags);
+    const held_file held(with, fd.get());
+    return round_trip_of(with, fd, source, target);
 }
 
 inline int in_child(const std::function<int()>& work) {
