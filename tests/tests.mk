@@ -12,10 +12,10 @@ setup:
 	@packaging/setup build test demo
 
 check: setup
-	+@$(MAKE) --no-print-directory $(parallel) all $(unit_tests) $(replays) $(test_tools)
+	+@$(MAKE) --no-print-directory $(parallel) W=1 all $(unit_tests) $(replays) $(test_tools)
 	+@$(MAKE) --no-print-directory $(parallel) tidy
 	+@$(MAKE) --no-print-directory $(parallel) BUILD=asan sanitized
-	@tests/run $(O) unit checks cluster
+	@tests/run $(O) cluster checks unit
 
 unit: all $(unit_tests)
 	@tests/run $(O) unit
@@ -30,7 +30,8 @@ asan: setup
 	+@$(MAKE) --no-print-directory $(parallel) BUILD=asan sanitized
 .PHONY: sanitized
 sanitized: all $(unit_tests) $(replays)
-	@ASAN_OPTIONS=abort_on_error=1:detect_leaks=1 UBSAN_OPTIONS=print_stacktrace=1 tests/run $(O) unit
+	@export ASAN_OPTIONS=abort_on_error=1:detect_leaks=1 UBSAN_OPTIONS=print_stacktrace=1; \
+	  tests/run $(O) unit && TEST=corpus tests/run $(O) checks
 
 demo:
 	@packaging/setup build demo
@@ -62,6 +63,16 @@ $(O)/tests/fuzz/$(1)_fuzz: $(O)/tests/fuzz/$(1)_fuzz.o $(call archives,$(fuzz_la
 endef
 $(foreach name,$(fuzzers),$(eval $(call fuzz_target,$(name))))
 
+# ---- The simulated CUDA driver: libraries with the real one's name, which tests with GPU memory open by their paths
+sim_drivers := $(O)/tests/gpu/libcuda.so.1 $(O)/tests/gpu/old/libcuda.so.1
+$(O)/tests/gpu/libcuda.so.1: $(patsubst %.cc,$(O)/%.o,$(wildcard tests/gpu/sim*.cc))
+$(O)/tests/gpu/old/libcuda.so.1: $(O)/tests/gpu/old_driver.o
+$(sim_drivers):
+	@mkdir -p $(@D)
+	$(call quiet,LINK )$(CXX) $(ldflags) -shared -Wl$(comma)-soname=libcuda.so.1 -o $@ $^ $(LDFLAGS)
+$(filter %/gpu_driver_test %/client_gpu_test %/client_gpu_faults_test,$(unit_tests)): | $(sim_drivers)
+$(O)/tests/tools/ranks $(O)/tests/tsan/client_gpu_tsan: | $(sim_drivers)
+
 # ---- Tools of tests: programs that make packs or play ranks
 $(O)/tests/tools/%: $(O)/tests/tools/%.o $(call archives,pack)
 	@mkdir -p $(@D)
@@ -76,13 +87,17 @@ $(library_tools:%=$(O)/tests/tools/%): $(O)/tests/tools/%: $(O)/tests/tools/%.o 
 .PHONY: tidy tidy-parts tidy-style tidy-cppcheck
 product_sources := $(wildcard lib/*/*.cc spank/*.cc spank/*.c prolog/*.cc epilog/*.cc epilog/*/*.cc)
 all_headers := $(wildcard lib/*/*.h lib/examples/*/*.h spank/*.h prolog/*.h epilog/*.h epilog/*/*.h tests/*/*.h)
+# A header that is the first that its own source file includes is compiled alone there.
+own_headers := $(shell grep -m1 -H '^\#include' $(product_sources) | \
+  sed -n 's|^\(lib/\)\{0,1\}\(.*\)\.cc:\#include "\2\.h"$$|\1\2.h|p')
+other_headers = $(filter-out $(own_headers),$(all_headers))
 includes := -Ilib -Ilib/include -I. -DVARDE_PREFIX='"$(PREFIX)"'
 # The analyzer follows calls only into small functions: a third of the time.  DEEP=1 follows them all.
 analyzer := $(if $(DEEP),,-Xclang -analyzer-config -Xclang mode=shallow)
 
 tidy:
 	+@$(MAKE) --no-print-directory $(parallel) tidy-parts
-tidy-parts: tidy-style tidy-cppcheck $(all_headers:%=$(O)/headers/%.ok) $(product_sources:%=$(O)/tidy/%.ok)
+tidy-parts: tidy-style tidy-cppcheck $(other_headers:%=$(O)/headers/%.ok) $(product_sources:%=$(O)/tidy/%.ok)
 
 tidy-style:
 	@tests/tidy --self-test

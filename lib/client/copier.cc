@@ -14,7 +14,7 @@ namespace {
 
 constexpr int look_again_ms = 200;  // a lost wake-up costs no more than this
 
-// body(source, its bytes to skip, where they go in `target`) for every piece of the cut; what of the target is left over.
+// body(source, its bytes to skip, where they go in `target`) for every piece of the cut; what is left of the target.
 template <class Body>
 std::span<std::byte> each_piece(std::span<const source> sources, uint64_t offset_bytes, std::span<std::byte> target,
                                 Body body) {

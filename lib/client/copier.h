@@ -50,8 +50,8 @@ public:
     result<uint64_t> next_chunk();
     // Starts copying to [next_chunk(), + chunk_count()).
     void begin();
-    // Until the copying has ended; how it went: timeout, fenced, internal, or what a GPU had.  After a failure the rest of
-    // its numbers is skipped.
+    // Until the copying has ended; how it went: timeout, fenced, internal, or what a GPU had.  After a failure the rest
+    // of its numbers is skipped.
     result<void> wait();
     // Begun, and not waited for.
     bool begun() const noexcept { return copying_; }

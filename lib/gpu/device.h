@@ -1,5 +1,5 @@
-// One GPU, or rather one CUDA context on it: the stream on which Varde copies, its events, and the program's stream that
-// these copies come after.
+// One GPU, or rather one CUDA context on it: the stream on which Varde copies, its events, and the program's stream
+// that these copies come after.
 //
 // open(), order() and the destructor belong to the run's calling thread; the rest is for any.
 #pragma once

@@ -18,7 +18,7 @@ result<cuda::driver> read_driver(void* library, void* (*look_up)(void*, const ch
         const char* symbol;
         void* target;
     } all[] = {
-#define VARDE_CALL(name, symbol, parameters) {#symbol, &made.name},
+#define VARDE_CALL(name, symbol, type) {#symbol, &made.name},
         VARDE_CUDA_CALLS(VARDE_CALL)
 #undef VARDE_CALL
     };

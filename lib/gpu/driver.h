@@ -9,13 +9,14 @@
 
 #include <optional>
 #include <string>
+#include <type_traits>
 
 namespace varde::gpu {
 
 namespace cuda {
 
 struct driver {
-#define VARDE_CALL(name, symbol, parameters) status(*name) parameters = nullptr;
+#define VARDE_CALL(name, symbol, type) std::add_pointer_t<type> name = nullptr;
     VARDE_CUDA_CALLS(VARDE_CALL)
 #undef VARDE_CALL
 };

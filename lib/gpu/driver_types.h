@@ -53,26 +53,26 @@ inline stream legacy_stream() noexcept { return reinterpret_cast<stream>(legacy_
 }  // namespace varde::gpu::cuda
 
 // Every call that Varde makes: our name, the driver's symbol (cuda.h maps cuMemHostRegister to cuMemHostRegister_v2,
-// and so on), the parameters.  All return cuda::status.
-#define VARDE_CUDA_CALLS(CALL)                                                               \
-    CALL(get_error_name, cuGetErrorName, (status, const char**))                             \
-    CALL(context_push, cuCtxPushCurrent_v2, (context))                                       \
-    CALL(context_pop, cuCtxPopCurrent_v2, (context*))                                        \
-    CALL(context_ordinal, cuCtxGetDevice, (ordinal*))                                        \
-    CALL(context_priorities, cuCtxGetStreamPriorityRange, (int*, int*))                      \
-    CALL(primary_retain, cuDevicePrimaryCtxRetain, (context*, ordinal))                      \
-    CALL(primary_release, cuDevicePrimaryCtxRelease_v2, (ordinal))                           \
-    CALL(pointer_attributes, cuPointerGetAttributes, (unsigned, unsigned*, void**, pointer)) \
-    CALL(host_register, cuMemHostRegister_v2, (void*, size_t, unsigned))                     \
-    CALL(host_unregister, cuMemHostUnregister, (void*))                                      \
-    CALL(stream_create, cuStreamCreateWithPriority, (stream*, unsigned, int))                \
-    CALL(stream_destroy, cuStreamDestroy_v2, (stream))                                       \
-    CALL(stream_context, cuStreamGetCtx, (stream, context*))                                 \
-    CALL(stream_is_capturing, cuStreamIsCapturing, (stream, unsigned*))                      \
-    CALL(exchange_capture_mode, cuThreadExchangeStreamCaptureMode, (unsigned*))              \
-    CALL(event_create, cuEventCreate, (event*, unsigned))                                    \
-    CALL(event_destroy, cuEventDestroy_v2, (event))                                          \
-    CALL(event_record, cuEventRecord, (event, stream))                                       \
-    CALL(event_query, cuEventQuery, (event))                                                 \
-    CALL(copy_to_host, cuMemcpyDtoHAsync_v2, (void*, pointer, size_t, stream))               \
-    CALL(copy_to_device, cuMemcpyHtoDAsync_v2, (pointer, const void*, size_t, stream))
+// and so on), its type.
+#define VARDE_CUDA_CALLS(CALL)                                                                     \
+    CALL(get_error_name, cuGetErrorName, status(status, const char**))                             \
+    CALL(context_push, cuCtxPushCurrent_v2, status(context))                                       \
+    CALL(context_pop, cuCtxPopCurrent_v2, status(context*))                                        \
+    CALL(context_ordinal, cuCtxGetDevice, status(ordinal*))                                        \
+    CALL(context_priorities, cuCtxGetStreamPriorityRange, status(int*, int*))                      \
+    CALL(primary_retain, cuDevicePrimaryCtxRetain, status(context*, ordinal))                      \
+    CALL(primary_release, cuDevicePrimaryCtxRelease_v2, status(ordinal))                           \
+    CALL(pointer_attributes, cuPointerGetAttributes, status(unsigned, unsigned*, void**, pointer)) \
+    CALL(host_register, cuMemHostRegister_v2, status(void*, size_t, unsigned))                     \
+    CALL(host_unregister, cuMemHostUnregister, status(void*))                                      \
+    CALL(stream_create, cuStreamCreateWithPriority, status(stream*, unsigned, int))                \
+    CALL(stream_destroy, cuStreamDestroy_v2, status(stream))                                       \
+    CALL(stream_context, cuStreamGetCtx, status(stream, context*))                                 \
+    CALL(stream_is_capturing, cuStreamIsCapturing, status(stream, unsigned*))                      \
+    CALL(exchange_capture_mode, cuThreadExchangeStreamCaptureMode, status(unsigned*))              \
+    CALL(event_create, cuEventCreate, status(event*, unsigned))                                    \
+    CALL(event_destroy, cuEventDestroy_v2, status(event))                                          \
+    CALL(event_record, cuEventRecord, status(event, stream))                                       \
+    CALL(event_query, cuEventQuery, status(event))                                                 \
+    CALL(copy_to_host, cuMemcpyDtoHAsync_v2, status(void*, pointer, size_t, stream))               \
+    CALL(copy_to_device, cuMemcpyHtoDAsync_v2, status(pointer, const void*, size_t, stream))

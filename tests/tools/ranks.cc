@@ -2,16 +2,17 @@
 // happened.
 //
 //   ranks [--ranks N] [--steps N] [--every N] [--bytes N] [--tensors N] [--step-ms N] [--seed N] [--keep-going]
-//         [--hold-ms N] [--directory DIR] [--name NAME] [--socket PATH]
+//         [--gpu] [--hold-ms N] [--directory DIR] [--name NAME] [--socket PATH]
 //
 // Every tensor is split by rows over the ranks (one is replicated), and each byte follows from seed, tensor, step and
 // its place in the whole tensor, so a restore can be verified with any number of ranks.  --bytes is of all ranks
 // together; --every N saves each N steps besides what is due; --hold-ms says when the last step's copies are made and
-// stays that long; --keep-going does not wait for the last save.  Each rank prints one line at its start and one at its
-// end:
+// stays that long; --keep-going does not wait for the last save; --gpu has the tensors in GPU memory, by the driver
+// that tests/gpu/rig.h opens.  Each rank prints one line at its start and one at its end:
 //   rank 0: restored step 20, 8.0 MiB verified
 //   rank 0: done at step 40, saves 4, complete 40, failed 0, stall 1.2 ms
 // Exit: 0 all ranks went well; 1 a rank failed (its line says why); 2 usage.
+#include "tests/gpu/rig.h"
 #include "varde.h"
 
 #include <algorithm>
@@ -20,6 +21,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <getopt.h>
+#include <optional>
 #include <string>
 #include <sys/wait.h>
 #include <tuple>
@@ -30,7 +32,7 @@ namespace {
 
 struct plan {
     uint64_t ranks = 1, steps = 10, every = 0, bytes = 8 << 20, tensors = 7, step_ms = 5, seed = 1, hold_ms = 0;
-    bool keep_going = false;
+    bool keep_going = false, gpu = false;
     std::string directory, name, socket;
 };
 
@@ -41,7 +43,8 @@ struct tensor {
     uint64_t rows = 0, columns = 0;
     uint64_t first_row = 0, own_rows = 0;
     bool split = true;
-    std::vector<unsigned char> data;
+    std::vector<std::byte> data;
+    std::byte* on_gpu = nullptr;
 };
 
 uint64_t mix(uint64_t value) {
@@ -52,7 +55,7 @@ uint64_t mix(uint64_t value) {
 }
 
 // The bytes [begin, begin + size) of a tensor as they are after `step` steps.
-void fill(unsigned char* target, uint64_t begin, uint64_t size, uint64_t key) {
+void fill(std::byte* target, uint64_t begin, uint64_t size, uint64_t key) {
     uint64_t done = 0;
     while (done < size) {
         const uint64_t at = begin + done;
@@ -99,7 +102,7 @@ void compute(const plan& with, std::vector<tensor>& tensors, uint64_t step) {
 
 // The name of the first tensor that is not as it was after `step` steps; "" if all are.
 std::string verify(const plan& with, const std::vector<tensor>& tensors, uint64_t step) {
-    std::vector<unsigned char> expected;
+    std::vector<std::byte> expected;
     for (size_t i = 0; i < tensors.size(); i++) {
         const auto& one = tensors[i];
         expected.resize(one.data.size());
@@ -111,7 +114,12 @@ std::string verify(const plan& with, const std::vector<tensor>& tensors, uint64_
 
 class player {
 public:
-    player(const plan& with, uint64_t rank) : with_(with), rank_(rank), tensors_(make_tensors(with, rank)) {}
+    player(const plan& with, uint64_t rank) : with_(with), rank_(rank), tensors_(make_tensors(with, rank)) {
+        if (!with.gpu) return;
+        gpu_.emplace();
+        for (auto& one : tensors_)
+            if (!one.data.empty()) one.on_gpu = gpu_->device_memory(0, one.data.size());
+    }
     ~player() { varde_close(run_); }
     player(const player&) = delete;
     player& operator=(const player&) = delete;
@@ -121,12 +129,14 @@ private:
     bool open();
     bool restore(uint64_t& step);
     bool finish(uint64_t step);
+    void step_to(uint64_t step);
     bool say(bool good, const char* format, ...) __attribute__((format(printf, 3, 4)));
     bool failed(const char* call) { return say(false, "%s: %s", call, varde_error_text(run_)); }
 
     const plan& with_;
     uint64_t rank_;
     std::vector<tensor> tensors_;
+    std::optional<varde::test::rig> gpu_;
     varde_run* run_ = nullptr;
 };
 
@@ -139,6 +149,13 @@ bool player::say(bool good, const char* format, ...) {
     std::printf("rank %llu: %s\n", static_cast<unsigned long long>(rank_), text);
     std::fflush(stdout);
     return good;
+}
+
+// The tensors as they are after `step` steps.
+void player::step_to(uint64_t step) {
+    compute(with_, tensors_, step);
+    for (const auto& one : tensors_)
+        if (one.on_gpu != nullptr) gpu_->write(0, one.on_gpu, one.data);
 }
 
 bool player::open() {
@@ -161,7 +178,7 @@ bool player::open() {
         shard.shape = shape;
         shard.global_shape = one.split ? whole : nullptr;
         shard.offset = one.split ? offset : nullptr;
-        shard.data = one.data.data();
+        shard.data = one.on_gpu != nullptr ? one.on_gpu : one.data.data();
         if (varde_register(run_, &shard) != VARDE_OK) return failed("varde_register");
     }
     return true;
@@ -172,9 +189,11 @@ bool player::restore(uint64_t& step) {
     uint64_t bytes = 0;
     for (const auto& one : tensors_) bytes += one.data.size();
     if (step == 0) {
-        compute(with_, tensors_, 0);
+        step_to(0);
         return say(true, "nothing to restore, %.1f MiB", static_cast<double>(bytes) / (1 << 20));
     }
+    for (auto& one : tensors_)
+        if (one.on_gpu != nullptr) one.data = gpu_->read(0, one.on_gpu, one.data.size());
     const std::string wrong = verify(with_, tensors_, step);
     if (!wrong.empty())
         return say(false, "restored step %llu, but '%s' has other bytes", static_cast<unsigned long long>(step),
@@ -208,7 +227,7 @@ bool player::play() {
         ::usleep(static_cast<useconds_t>(with_.step_ms * 1000));
         if (varde_fence(run_) != VARDE_OK) say(true, "varde_fence: %s", varde_error_text(run_));
         step++;
-        compute(with_, tensors_, step);
+        step_to(step);
         const bool asked = varde_due(run_, step) != 0 || (with_.every != 0 && step % with_.every == 0);
         if (asked && varde_save(run_, step) != VARDE_OK) say(true, "varde_save: %s", varde_error_text(run_));
     }
@@ -217,11 +236,11 @@ bool player::play() {
 
 bool parse(int argc, char** argv, plan& with) {
     static constexpr option names[] = {
-        {"ranks", 1, nullptr, 'r'},     {"steps", 1, nullptr, 's'},      {"every", 1, nullptr, 'e'},
-        {"bytes", 1, nullptr, 'b'},     {"tensors", 1, nullptr, 't'},    {"step-ms", 1, nullptr, 'm'},
-        {"seed", 1, nullptr, 'd'},      {"keep-going", 0, nullptr, 'k'}, {"hold-ms", 1, nullptr, 'h'},
-        {"directory", 1, nullptr, 'D'}, {"name", 1, nullptr, 'N'},       {"socket", 1, nullptr, 'S'},
-        {nullptr, 0, nullptr, 0}};
+        {"ranks", 1, nullptr, 'r'},  {"steps", 1, nullptr, 's'},      {"every", 1, nullptr, 'e'},
+        {"bytes", 1, nullptr, 'b'},  {"tensors", 1, nullptr, 't'},    {"step-ms", 1, nullptr, 'm'},
+        {"seed", 1, nullptr, 'd'},   {"keep-going", 0, nullptr, 'k'}, {"hold-ms", 1, nullptr, 'h'},
+        {"gpu", 0, nullptr, 'g'},    {"directory", 1, nullptr, 'D'},  {"name", 1, nullptr, 'N'},
+        {"socket", 1, nullptr, 'S'}, {nullptr, 0, nullptr, 0}};
     for (int which; (which = ::getopt_long(argc, argv, "", names, nullptr)) != -1;) {
         const auto number = [] { return std::strtoull(optarg, nullptr, 10); };
         switch (which) {
@@ -234,6 +253,7 @@ bool parse(int argc, char** argv, plan& with) {
         case 'd': with.seed = number(); break;
         case 'h': with.hold_ms = number(); break;
         case 'k': with.keep_going = true; break;
+        case 'g': with.gpu = true; break;
         case 'D': with.directory = optarg; break;
         case 'N': with.name = optarg; break;
         case 'S': with.socket = optarg; break;
@@ -251,7 +271,7 @@ int main(int argc, char** argv) {
         std::fprintf(
             stderr,
             "usage: ranks [--ranks N] [--steps N] [--every N] [--bytes N] [--tensors N] [--step-ms N] [--seed N]\n"
-            "             [--keep-going] [--hold-ms N] [--directory DIR] [--name NAME] [--socket PATH]\n");
+            "             [--keep-going] [--gpu] [--hold-ms N] [--directory DIR] [--name NAME] [--socket PATH]\n");
         return 2;
     }
     for (uint64_t rank = 0; rank < with.ranks; rank++) {
