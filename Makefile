@@ -46,7 +46,8 @@ warnings := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion $(i
 hardening := -fstack-protector-strong $(if $(filter release,$(BUILD)),-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)
 optimise := -O2 -g
 ifeq ($(BUILD),asan)
-optimise := -O1 -g1 -fno-omit-frame-pointer
+# Compiled in half the time of -O1; what runs longer for it mostly waits.
+optimise := -O0 -g1 -fno-omit-frame-pointer
 sanitize := -fsanitize=address,undefined -fno-sanitize-recover=all
 endif
 ifeq ($(BUILD),fuzz)
@@ -65,9 +66,22 @@ cflags   := -std=gnu11 $(common)
 ldflags  := $(sanitize) -pthread -Wl$(comma)-z$(comma)relro$(comma)-z$(comma)now$(comma)--as-needed
 # clang++ has no -fno-gnu-unique.
 cxxflags := $(if $(findstring clang,$(CXX)),$(filter-out -fno-gnu-unique,$(cxxflags)),$(cxxflags))
+test_cxxflags := $(filter-out -fvisibility=hidden -Wpedantic -Wconversion -Wsign-conversion,$(cxxflags))
+# Unit tests are many, and assertions need no speed.
+unit_cxxflags := $(patsubst -O2,-O1,$(patsubst -g,-g1,$(test_cxxflags)))
+# Loops over floats; -O2 leaves most of them scalar.
+cxxflags_lib_examples_train := -O3
+
+# What objects are made with, in a file that changes when it does: so they are made anew for other flags, wherever those
+# come from, and for nothing else.
+flags := $(filter-out -Werror,$(CXX) $(unit_cxxflags) $(cxxflags) $(cxxflags_lib_examples_train) $(CXXFLAGS) \
+  $(CC) $(cflags) $(CFLAGS) $(SLURM_PREFIX) $(ldflags) $(LDFLAGS))
+ifneq ($(flags),$(file <$(O)/flags))
+$(shell mkdir -p $(O))$(file >$(O)/flags,$(flags))
+endif
 
 # ---- Libraries: one archive per folder of lib/, in the order of the layers (base first); main.cc stays out of them.
-layers := base pack io arena topo gpu config store agent client cli
+layers := base pack io arena gpu config store agent client cli
 sources = $(filter-out %/main.cc,$(wildcard lib/$(1)/*.cc))
 define archive
 $(O)/lib$(1).a: $(patsubst %.cc,$(O)/%.o,$(call sources,$(1)))
@@ -82,7 +96,6 @@ deps_base   := base
 deps_pack   := pack base
 deps_io     := io base
 deps_arena  := arena pack base
-deps_topo   := topo base
 deps_gpu    := gpu base
 deps_config := config base
 deps_store  := store pack base
@@ -94,15 +107,14 @@ deps_prolog := config base
 libs_pack   := -lxxhash
 libs_io     := -luring
 libs_config := -lyaml-cpp
-libs_topo   := -lhwloc
 libs_cli    := -lfmt
 archives = $(foreach dep,$(deps_$(1)),$(O)/lib$(dep).a)
 libraries = $(foreach dep,$(deps_$(1)),$(libs_$(dep)))
 
-$(O)/%.o: %.cc Makefile
+$(O)/%.o: %.cc $(O)/flags
 	@mkdir -p $(@D)
 	$(call quiet,CXX  )$(CXX) $(cxxflags) $(cxxflags_$(subst /,_,$*)) $(CXXFLAGS) -c $< -o $@
-$(O)/%.o: %.c Makefile
+$(O)/%.o: %.c $(O)/flags
 	@mkdir -p $(@D)
 	$(call quiet,CC   )$(CC) $(cflags) $(CFLAGS) -c $< -o $@
 
@@ -112,8 +124,6 @@ link = $(call quiet,LINK )$(CXX) $(ldflags) -o $@ $(filter %.o %.a,$^)
 programs := $(O)/bin/varde-agent $(O)/bin/varde $(O)/bin/varde-prolog $(O)/bin/varde-epilog $(O)/bin/varde-controller
 shared   := $(O)/libvarde.so $(O)/spank_varde.so
 examples := $(patsubst lib/examples/%.cc,$(O)/examples/%,$(wildcard lib/examples/*.cc))
-# Loops over floats; -O2 leaves most of them scalar.
-cxxflags_lib_examples_train := -O3
 
 .DEFAULT_GOAL := all
 .PHONY: all
@@ -157,7 +167,8 @@ $(O)/examples/%: $(O)/lib/examples/%.o $(O)/libvarde.so
 unit_sources := $(wildcard tests/unit/*_test.cc)
 unit_tests   := $(patsubst tests/unit/%.cc,$(O)/tests/unit/%,$(unit_sources))
 layer_of = $(firstword $(subst _, ,$(1)))
-$(O)/tests/%.o: cxxflags := $(filter-out -fvisibility=hidden -Wpedantic -Wconversion -Wsign-conversion,$(cxxflags))
+$(O)/tests/%.o: cxxflags := $(test_cxxflags)
+$(O)/tests/unit/%.o: cxxflags := $(unit_cxxflags)
 # Programs outside lib/ are no archives: their objects come first, so that the archives resolve what they need.
 test_objects_spank  := $(call objects,spank)
 test_objects_prolog := $(call objects,prolog) $(call objects,epilog) $(call objects,epilog/controller)

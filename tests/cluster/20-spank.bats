@@ -44,7 +44,7 @@ END
     done
     flags=(--prolog "$BATS_FILE_TMPDIR/Prolog" --epilog "$BATS_FILE_TMPDIR/Epilog"
         --epilog-slurmctld "$BATS_FILE_TMPDIR/EpilogSlurmctld" --config "$BATS_FILE_TMPDIR/agent.py"
-        --config "$build/spank_varde.so"
+        --config "$(tested_build)/spank_varde.so"
         --plugstack "required /etc/slurm/spank_varde.so" --slurm-conf-line JobRequeue=0)
     "$cluster" up --nodes 2 "${flags[@]}"
 }

@@ -8,7 +8,8 @@ load support
 
 setup_file() {
     own_cluster
-    local tree=$BATS_FILE_TMPDIR/tree program
+    local build tree=$BATS_FILE_TMPDIR/tree program
+    build=$(tested_build)
     mkdir -p "$tree"/lib/varde "$tree"/libexec/varde
     cp "$build/spank_varde.so" "$tree/lib/varde/"
     for program in agent prolog epilog controller; do cp "$build/bin/varde-$program" "$tree/libexec/varde/"; done

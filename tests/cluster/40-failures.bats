@@ -121,7 +121,7 @@ worker() { "$cluster" exec "$1" pgrep -P "$("$cluster" exec "$1" pgrep -o varde-
 
 @test "ranks killed right after the fence: the generation still becomes complete" {
     # The ranks stage a generation and are killed by SIGKILL while the agents have just begun to write it.
-    cp "$build/tests/tools/killed_after_fence" "$flash/"
+    cp "$(tested_build)/tests/tools/killed_after_fence" "$flash/"
     cat >"$home/$name.sbatch" <<END
 #!/bin/bash
 #SBATCH --job-name=$name --nodes=2 --ntasks-per-node=2 --output=$name.out --no-requeue

@@ -43,7 +43,7 @@ newer_than() { [[ $(newest) > $1 ]]; }
 #SBATCH --ckpt-interval=2s --ckpt-dir=/flash --ckpt-name=full
 srun /opt/varde/share/varde/examples/train --rows 60000 --steps 400 --step-ms 100 --print-every 1 --result full.result
 END
-    job=$("$cluster" run sbatch --parsable full.sbatch)
+    "$cluster" run sbatch full.sbatch
     within 60 complete 1
     # What is free, but for 2 MiB.  A pack of this job has 6 MiB.
     local free_kib

@@ -3,7 +3,7 @@
 # shellcheck shell=bash disable=SC2154 # $cluster is the test file's
 
 # The build under test: what tests/run says, else BUILD as make has it.
-build=$(realpath -m "${VARDE_BUILD:-$BATS_TEST_DIRNAME/../../build/${BUILD:-release}}")
+tested_build() { realpath -m "${VARDE_BUILD:-$BATS_TEST_DIRNAME/../../build/${BUILD:-release}}"; }
 
 # First in setup_file: teardown_file must not find another cluster than this file's, whatever fails.
 own_cluster() {
@@ -50,5 +50,5 @@ clean_slate() {
 
 # install_varde DIRECTORY: the build under test, installed as a site would, below DIRECTORY.
 install_varde() {
-    make -s -C "$BATS_TEST_DIRNAME/../.." install "BUILD=$(basename "$build")" "DESTDIR=$1"
+    make -s -C "$BATS_TEST_DIRNAME/../.." install "BUILD=$(basename "$(tested_build)")" "DESTDIR=$1"
 }

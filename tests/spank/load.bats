@@ -7,7 +7,7 @@ load ../cluster/support
 
 setup() {
     bats_require_minimum_version 1.5.0
-    plugin=$build/spank_varde.so
+    plugin=$(tested_build)/spank_varde.so
     cat >"$BATS_TEST_TMPDIR/slurm.conf" <<END
 ClusterName=load
 SlurmctldHost=localhost
