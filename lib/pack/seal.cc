@@ -1,4 +1,4 @@
-// The seal, written and read, and the checksums of chunks.
+// The seal, written and read, and the checks of chunks.
 #include "base/checked.h"
 #include "base/limits.h"
 #include "base/units.h"
@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <cassert>
 #include <cstring>
-#include <xxhash.h>
 
 namespace varde::pack {
 
@@ -25,8 +24,6 @@ uint64_t load(std::span<const std::byte> bytes, size_t offset) noexcept {
 }
 
 }  // namespace
-
-uint64_t checksum(std::span<const std::byte> bytes) noexcept { return XXH3_64bits(bytes.data(), bytes.size()); }
 
 std::vector<std::byte> make_seal(const image& pack, std::span<const uint64_t> chunk_sums) {
     assert(chunk_sums.size() == pack.chunk_count);
