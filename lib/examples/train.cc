@@ -101,7 +101,8 @@ int main(int argc, char** argv) {
     uint64_t step = 0;
 
     varde_run* run = nullptr;
-    if (chosen.checkpoints) report(nullptr, varde_open(nullptr, &run));
+    // Without it training would begin at step 0, whatever there is to restore.
+    if (chosen.checkpoints && varde_open(nullptr, &run) != VARDE_OK) die("%s", varde_error_text(nullptr));
     if (run) {
         register_part(run, "weights", own_weights.data(), mine, total);
         register_part(run, "adam.mean", optimizer.mean().data(), mine, total);
