@@ -37,8 +37,9 @@ struct settings {
     uint64_t pulse_ms = 0;
     uint64_t silence_ns = 0;
     uint64_t node_mtbf_ns = 0;
-    uint64_t write_bytes_per_s = 0;  // 0: no limit
-    uint32_t keep = 0;               // where the job does not say
+    std::vector<std::string> spread;  // mounts (store.h)
+    uint64_t write_bytes_per_s = 0;   // 0: no limit
+    uint32_t keep = 0;                // where the job does not say
     uint32_t max_restarts = 0;
     bool embedded = false;  // started by the library: ends with its last rank
 };
