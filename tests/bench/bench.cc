@@ -4,7 +4,7 @@
 //
 // --directory is where checkpoints would go (default: the current directory); the bench makes a folder there and
 // removes it.  --plots gets bandwidth.svg and step_time.svg (default: beside the bench).  "bandwidth" asks for the
-// first plot, which has no figure.
+// first plot, which has no figure; "depths" for the table that the agent's depth and chunk size come from.
 // Exit: 0 every goal is met; 1 one is missed, or a figure could not be taken; 2 usage.
 #include "figure.h"
 
@@ -30,6 +30,7 @@ namespace {
 struct entry {
     const char* names;  // of its figures; any of them asks for all
     result<figures> (*measure)(const settings&);
+    bool only_by_name = false;
 };
 constexpr double busy_cores = 0.2;
 constexpr entry entries[] = {
@@ -41,6 +42,7 @@ constexpr entry entries[] = {
     {"step_dip_percent", step_figures},
     {"choice_s roster_ms", store_figures},
     {"bandwidth", size_figures},
+    {"depths", depth_table, true},
 };
 
 bool has_name(const entry& one, const std::string& name) {
@@ -161,7 +163,7 @@ bool take(const settings& with, const std::vector<std::string>& names, std::vect
     bool whole = true;
     for (const entry& one : entries) {
         const auto named = [&](const std::string& name) { return has_name(one, name); };
-        if (!names.empty() && std::none_of(names.begin(), names.end(), named)) continue;
+        if (names.empty() ? one.only_by_name : std::none_of(names.begin(), names.end(), named)) continue;
         const neighbours beside;
         result<figures> got = one.measure(with);
         progress("");
@@ -191,7 +193,7 @@ int run(int argc, char** argv) {
     }
     std::vector<figure> taken;
     const bool whole = take(with, {argv + optind, argv + argc}, taken);
-    print_table(taken);
+    if (!taken.empty()) print_table(taken);
     for (const figure& one : taken) print(one, with);
     std::error_code ignored;
     std::filesystem::remove_all(with.directory, ignored);

@@ -62,5 +62,6 @@ result<figures> agent_figures(const settings& with);    // agent_cpu_s_per_gb, a
 result<figures> step_figures(const settings& with);     // step_dip_percent, and its plot
 result<figures> store_figures(const settings& with);    // choice_s, roster_ms
 result<figures> size_figures(const settings& with);     // no figure: the plot of bandwidth over size
+result<figures> depth_table(const settings& with);      // no figure: a table
 
 }  // namespace varde::bench
