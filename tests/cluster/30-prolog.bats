@@ -150,11 +150,12 @@ by_hand() { "$cluster" exec node1 env -i "${@:2}" "/opt/varde/libexec/varde/$1";
 # Another status than 0 would drain the node.
 @test "a reader of their messages that is gone ends neither prolog nor epilog" {
     local program
+    # shellcheck disable=SC2016 # for the node's shell
+    local alone='exec 3> >(exit 0); wait $!
+        env -i --default-signal=PIPE SPANK_VARDE_INTERVAL=1m SLURM_JOB_ID=none "$@" 2>&3'
+    run -141 "$cluster" exec node1 bash -c "$alone" - ls /none
     for program in varde-prolog varde-epilog varde-controller; do
-        # shellcheck disable=SC2016 # for the node's shell
-        run "$cluster" exec node1 bash -c 'exec 3> >(exec 0<&-; exit 0); wait $!; sleep 0.2
-            env -i SPANK_VARDE_INTERVAL=1m SLURM_JOB_ID=none "$0" 2>&3' "/opt/varde/libexec/varde/$program"
-        [[ $status -eq 0 ]]
+        run -0 "$cluster" exec node1 bash -c "$alone" - "/opt/varde/libexec/varde/$program"
     done
 }
 

@@ -48,7 +48,10 @@ clean_slate() {
     within 60 all_idle
 }
 
-# install_varde DIRECTORY: the build under test, installed as a site would, below DIRECTORY.
+# install_varde DIRECTORY: the build under test, installed as a site would, below DIRECTORY.  One file at a time,
+# because make builds first what is not up to date.
 install_varde() {
-    make -s -C "$BATS_TEST_DIRNAME/../.." install "BUILD=$(basename "$(tested_build)")" "DESTDIR=$1"
+    local build
+    build=$(tested_build)
+    flock "$build" make -s -C "$BATS_TEST_DIRNAME/../.." install "BUILD=$(basename "$build")" "DESTDIR=$1"
 }
