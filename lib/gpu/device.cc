@@ -30,20 +30,10 @@ failure gpu_error(const cuda::driver& with, cuda::ordinal which, const char* cal
     return cuda_error(with, why, "GPU " + std::to_string(which) + ": " + call + " failed");
 }
 
-result<std::unique_ptr<device>> device::open(const cuda::driver& with, const location& where) {
-    std::unique_ptr<device> made(new device(with, where.ordinal));
-    if (auto opened = made->open_context(where); !opened) return std::move(opened).error();
+result<std::unique_ptr<device>> device::open(const cuda::driver& with, const location& where, bool retained) {
+    std::unique_ptr<device> made(new device(with, where, retained));
     if (auto opened = made->open_stream(); !opened) return std::move(opened).error();
     return made;
-}
-
-result<void> device::open_context(const location& where) {
-    context_ = where.context;
-    if (context_ != nullptr) return {};
-    const auto why = with_.primary_retain(&context_, ordinal_);
-    if (why != cuda::success) return error("cuDevicePrimaryCtxRetain", why);
-    retained_ = true;
-    return {};
 }
 
 result<void> device::open_stream() {
@@ -82,6 +72,7 @@ bool device::is_at(const location& where) const noexcept {
 }
 
 result<void> device::order() {
+    if (const auto why = lost_.load(); why != cuda::success) return error("copying", why);
     const inside here(with_, context_);
     if (here.entered() != cuda::success) return error("cuCtxPushCurrent", here.entered());
     unsigned capturing = cuda::capture_none;
@@ -104,14 +95,33 @@ result<void> device::await_order(deadline until) {
                                    "or waits for another rank's");
 }
 
-result<void> device::await(cuda::event marked, deadline until) {
+cuda::status device::record(cuda::event which) noexcept {
     const inside here(with_, context_);
-    if (here.entered() != cuda::success) return error("cuCtxPushCurrent", here.entered());
-    const auto why = ask_until(with_, marked, until);
-    if (why == cuda::not_ready)
+    return here.entered() == cuda::success ? with_.event_record(which, stream_) : here.entered();
+}
+
+cuda::status device::ask(cuda::event which, deadline until) noexcept {
+    const inside here(with_, context_);
+    return here.entered() == cuda::success ? ask_until(with_, which, until) : here.entered();
+}
+
+// A call may tell of another's failure, once.  What fails again is the context: it runs nothing any more.
+result<void> device::mark(cuda::event which) {
+    if (record(which) == cuda::success) return {};
+    const auto again = record(which);
+    if (again == cuda::success) return {};
+    lost_ = again;
+    return error("cuEventRecord", again);
+}
+
+result<void> device::await(cuda::event marked, deadline until) {
+    const auto why = ask(marked, until);
+    if (why == cuda::success) return {};
+    const auto again = why == cuda::not_ready ? why : ask(marked, until);
+    if (again == cuda::not_ready)
         return fail(code::timeout, "GPU " + std::to_string(ordinal_) + ": a copy has not ended in time; the GPU hangs");
-    if (why != cuda::success) return error("copying", why);
-    return {};
+    if (again != cuda::success) lost_ = again;
+    return error("copying", why);
 }
 
 result<cuda::event> device::take_event() {
@@ -128,6 +138,8 @@ result<cuda::event> device::take_event() {
     cuda::event made = nullptr;
     const auto why = with_.event_create(&made, cuda::event_disable_timing);
     if (why != cuda::success) return error("cuEventCreate", why);
+    const std::lock_guard lock(mutex_);
+    free_.reserve(++made_);  // so that giving it back takes no memory
     return made;
 }
 

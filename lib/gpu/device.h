@@ -8,6 +8,7 @@
 #include "gpu/context.h"
 #include "gpu/pointer.h"
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -19,15 +20,18 @@ failure gpu_error(const cuda::driver& with, cuda::ordinal which, const char* cal
 
 class device {
 public:
-    // A location without a context gets the primary context of its GPU, which stays retained.
-    static result<std::unique_ptr<device>> open(const cuda::driver& with, const location& where);
+    // `retained`: the context is the primary one of its GPU, retained for this device, which releases it.
+    static result<std::unique_ptr<device>> open(const cuda::driver& with, const location& where, bool retained);
     ~device();
     device(const device&) = delete;
     device& operator=(const device&) = delete;
 
     cuda::ordinal ordinal() const noexcept { return ordinal_; }
     cuda::context context() const noexcept { return context_; }
+    // A location without a context is in the primary one.
     bool is_at(const location& where) const noexcept;
+    // Takes over that the primary context, which this one is, was retained.
+    void retained() noexcept { retained_ = true; }
 
     // The program's stream whose work writes the memory that is copied; the legacy default stream at first.
     void order_after(cuda::stream stream) noexcept { program_ = stream; }
@@ -39,33 +43,37 @@ public:
     // An event of nobody's; back with give_back() once it has come, or was never marked.
     result<cuda::event> take_event();
     void give_back(cuda::event unused);
-    // The three below want to be called inside() the context.  A copy is started on our stream; mark() makes the event
-    // come after all that was started.
+    // Inside the context: starts a copy on our stream.
     cuda::status copy_to_host(std::byte* target, const std::byte* source, uint64_t size_bytes) noexcept;
     cuda::status copy_to_device(std::byte* target, const std::byte* source, uint64_t size_bytes) noexcept;
-    cuda::status mark(cuda::event which) noexcept { return with_.event_record(which, stream_); }
-    // `timeout`: the event has not come; the copies before it may go on at any time.
+    // Makes the event come after all that was started.
+    result<void> mark(cuda::event which);
+    // Until it has come.  `timeout`: the copies before it may go on at any time; after any other error they do not.
     result<void> await(cuda::event marked, deadline until);
 
     // Copies are under way that nobody waits for: everything stays, so that they end where they were meant to.
     void abandon() noexcept { context_ = nullptr; }
 
 private:
-    device(const cuda::driver& with, cuda::ordinal ordinal) : with_(with), ordinal_(ordinal) {}
-    result<void> open_context(const location& where);
+    device(const cuda::driver& with, const location& where, bool retained) noexcept
+        : with_(with), ordinal_(where.ordinal), context_(where.context), retained_(retained) {}
     result<void> open_stream();
     failure error(const char* call, cuda::status why) const { return gpu_error(with_, ordinal_, call, why); }
+    cuda::status record(cuda::event which) noexcept;
+    cuda::status ask(cuda::event which, deadline until) noexcept;
 
     const cuda::driver& with_;
     cuda::ordinal ordinal_;
-    cuda::context context_ = nullptr;
-    bool retained_ = false;  // the primary context, by us
+    cuda::context context_;
+    bool retained_;
+    std::atomic<cuda::status> lost_{cuda::success};  // why nothing is copied any more
     cuda::stream stream_ = nullptr;
     cuda::stream program_ = cuda::legacy_stream();
     cuda::event ordered_ = nullptr;
 
-    std::mutex mutex_;
+    std::mutex mutex_;               // what follows
     std::vector<cuda::event> free_;  // in no copy's use
+    size_t made_ = 0;                // events, for which there is room in free_
 };
 
 }  // namespace varde::gpu

@@ -28,7 +28,17 @@ result<device*> devices::at(const location& where) {
     if (count_ == devices_max)
         return fail(code::invalid, "couldn't use GPU " + std::to_string(where.ordinal) + ": this process uses " +
                                        std::to_string(devices_max) + " CUDA contexts already");
-    auto opened = device::open(*driver_, where);
+    location home = where;
+    if (where.context == nullptr) {
+        const auto why = driver_->primary_retain(&home.context, home.ordinal);
+        if (why != cuda::success) return gpu_error(*driver_, home.ordinal, "cuDevicePrimaryCtxRetain", why);
+        for (size_t i = 0; i < count_; i++)
+            if (all_[i]->is_at(home)) {
+                all_[i]->retained();
+                return all_[i].get();
+            }
+    }
+    auto opened = device::open(*driver_, home, where.context == nullptr);
     if (!opened) return std::move(opened).error();
     all_[count_] = std::move(*opened);
     return all_[count_++].get();

@@ -51,11 +51,9 @@ result<void> flight::land() {
     // All are marked before one is waited for: the GPUs work side by side.
     std::array<bool, devices_max> marked{};
     for (size_t i = 0; i < leg_count_; i++) {
-        const inside here(all_.driver(), legs_[i].by->context());
-        const auto why = here.entered() != cuda::success ? here.entered() : legs_[i].by->mark(legs_[i].event);
-        marked[i] = why == cuda::success;
-        // A GPU that takes no event is lost, and what it had to do with it.
-        if (!marked[i]) note(gpu_error(all_.driver(), legs_[i].by->ordinal(), "cuEventRecord", why));
+        auto outcome = legs_[i].by->mark(legs_[i].event);
+        marked[i] = outcome.has_value();
+        note(std::move(outcome));
     }
     for (size_t i = 0; i < leg_count_; i++) {
         auto ended = marked[i] ? legs_[i].by->await(legs_[i].event, until) : result<void>();

@@ -1,7 +1,7 @@
 // GPU memory for a test, as a training program has it: through the driver library alone.
 //
 // The library is the simulated one of this build, found beside the program (../gpu), or the one that
-// VARDE_TEST_CUDA names.  With a real driver `control` is null, and what needs it is skipped.
+// VARDE_TEST_CUDA names.  A real driver has no `control`: what needs it is skipped (simulated.h).
 #pragma once
 
 #include "gpu/driver_types.h"
@@ -20,8 +20,8 @@ namespace varde::test {
 
 namespace cuda = varde::gpu::cuda;
 
-inline std::string driver_path(const char* name = "libcuda.so.1") {
-    if (const char* given = std::getenv("VARDE_TEST_CUDA")) return given;
+// A driver library of this build.
+inline std::string driver_path(const char* name) {
     return std::filesystem::read_symlink("/proc/self/exe").parent_path() / "../gpu" / name;
 }
 
@@ -37,7 +37,7 @@ inline void* open_library(const std::string& path) {
 class rig {
 public:
     // Retains the primary contexts of the GPUs, as the CUDA runtime does; that of GPU 0 is current.
-    explicit rig(int gpus = 1, bool initialised = true) : library_(open_library(driver_path())) {
+    explicit rig(int gpus = 1, bool initialised = true) : library_(open_library(chosen_driver())) {
         if (auto* found = ::dlsym(library_, "varde_sim_control"))
             control = reinterpret_cast<const sim::control* (*)()>(found)();
         if (!initialised) return;
@@ -131,6 +131,10 @@ public:
     static cuda::pointer address(const std::byte* where) { return reinterpret_cast<cuda::pointer>(where); }
 
 private:
+    static std::string chosen_driver() {
+        const char* given = std::getenv("VARDE_TEST_CUDA");
+        return given != nullptr ? given : driver_path("libcuda.so.1");
+    }
     static constexpr unsigned work_us = 50'000;
     static void work(void*) { ::usleep(work_us); }
 

@@ -1,6 +1,8 @@
 // Runs whose tensors lie in GPU memory: what arrives in the ring is what the program's work left there, byte for byte.
 #include "client_gpu_support.h"
 
+#include "tests/gpu/simulated.h"
+
 #include <criterion/criterion.h>
 
 using namespace varde;
@@ -81,21 +83,21 @@ Test(client_gpu, every_kind_of_memory_is_restored_byte_for_byte) {
 
 Test(client_gpu, thousands_of_tiny_tensors_cost_one_event_a_chunk) {
     rig gpus;
-    gpus.control->set_speed(4'000'000'000, 0);
+    simulated(gpus).set_speed(4'000'000'000, 0);
     fake_agent agent({.chunk_bytes = 8192, .places = 4});
     gpu_tensors some(gpus, 10, 3000, 9, 1, {kind::device});
     auto run = open_run(agent, false);
     cr_assert(some.add_to(*run->run));
     cr_assert(run->run->restore().has_value());
-    const uint64_t copies = gpus.control->calls("cuMemcpyDtoHAsync_v2");
-    const uint64_t events = gpus.control->calls("cuEventRecord");
-    const uint64_t made = gpus.control->count().events;
+    const uint64_t copies = simulated(gpus).calls("cuMemcpyDtoHAsync_v2");
+    const uint64_t events = simulated(gpus).calls("cuEventRecord");
+    const uint64_t made = simulated(gpus).count().events;
     save_and_compare(agent, *run->run, some, 1);
-    cr_assert(gpus.control->calls("cuMemcpyDtoHAsync_v2") - copies > 2000);
+    cr_assert(simulated(gpus).calls("cuMemcpyDtoHAsync_v2") - copies > 2000);
     const uint64_t chunks = agent.saves().at(0).chunk_count;
-    cr_assert(gpus.control->calls("cuEventRecord") - events == chunks + 1);
+    cr_assert(simulated(gpus).calls("cuEventRecord") - events == chunks + 1);
     // One for each thread that copies, at most; a second save makes none.
-    cr_assert(gpus.control->count().events - made <= 3);
+    cr_assert(simulated(gpus).count().events - made <= 3);
     no_violations(gpus);
 }
 
@@ -174,11 +176,11 @@ Test(client_gpu, the_simulation_catches_a_missing_fence) {
     auto run = open_run(agent, false);
     cr_assert(some.add_to(*run->run));
     cr_assert(run->run->restore().has_value());
-    gpus.control->set_speed(1'000'000, 1000);
+    simulated(gpus).set_speed(1'000'000, 1000);
     const bytes expected = some.range();
     cr_assert(run->run->save(1).has_value());
-    cr_assert(eventually([&] { return gpus.control->calls("cuMemcpyDtoHAsync_v2") > 0; }));
-    gpus.control->set_speed(1'000'000'000, 0);
+    cr_assert(eventually([&] { return simulated(gpus).calls("cuMemcpyDtoHAsync_v2") > 0; }));
+    simulated(gpus).set_speed(1'000'000'000, 0);
     some.change();
     cr_assert(run->run->wait(10'000).has_value());
     cr_assert(!begins_with(agent.drained(1), expected));
@@ -214,24 +216,24 @@ Test(client_gpu, closing_releases_everything) {
     rig gpus(3);
     gpu_tensors some(gpus, 13, 20, 3000, 3);
     fake_agent agent;
-    const auto before = gpus.control->count();
+    const auto before = simulated(gpus).count();
     {
         auto run = open_run(agent, false);
         cr_assert(some.add_to(*run->run));
         cr_assert(run->run->restore().has_value());
         save_and_compare(agent, *run->run, some, 1);
         cr_assert(run->run->status().pinned_bytes == 8 * 4096 && run->run->status().pin_error == 0);
-        cr_assert(gpus.control->count().registrations == 1 && gpus.control->count().streams >= 3);
+        cr_assert(simulated(gpus).count().registrations == 1 && simulated(gpus).count().streams >= 3);
         cr_assert(run->run->save(2).has_value());
         cr_assert(run->run->close().has_value());
     }
-    cr_assert(same(gpus.control->count(), before) && gpus.control->count().pending == 0);
+    cr_assert(same(simulated(gpus).count(), before) && simulated(gpus).count().pending == 0);
     no_violations(gpus);
 }
 
 Test(client_gpu, tensors_may_be_registered_while_others_are_copied) {
     rig gpus(2);
-    gpus.control->set_speed(50'000'000, 100);
+    simulated(gpus).set_speed(50'000'000, 100);
     fake_agent agent({.chunk_bytes = 4096, .places = 2});
     gpu_tensors some(gpus, 14, 6, 8000, 1);
     auto run = open_run(agent, false);

@@ -1,6 +1,6 @@
 // Finding the driver, and what it knows of pointers.
 #include "gpu/devices.h"
-#include "tests/gpu/rig.h"
+#include "tests/gpu/simulated.h"
 
 #include <criterion/criterion.h>
 #include <cstring>
@@ -8,6 +8,7 @@
 using namespace varde;
 using namespace varde::gpu;
 using varde::test::rig;
+using varde::test::simulated;
 
 namespace {
 
@@ -18,15 +19,15 @@ void* look_up(void*, const char* symbol) {
     return missing != nullptr && std::strcmp(symbol, missing) == 0 ? nullptr : &some_function;
 }
 
-// A driver table of the simulation.
-cuda::driver simulated() {
+// What the product reads of the library that the rig has opened.
+cuda::driver driver_table() {
     auto found = loaded_driver();
     cr_assert(found.has_value() && found->has_value());
     return **found;
 }
 
 location found(const void* data, uint64_t size) {
-    const auto where = locate(simulated(), data, size);
+    const auto where = locate(driver_table(), data, size);
     cr_assert(where.has_value(), "%s", where ? "" : where.error().context.c_str());
     return *where;
 }
@@ -61,10 +62,10 @@ Test(gpu_driver, a_process_without_a_driver_gets_none) {
 
 Test(gpu_driver, an_error_has_name_and_number) {
     rig gpus;
-    const failure why = cuda_error(simulated(), 214, "copying");
+    const failure why = cuda_error(driver_table(), 214, "copying");
     cr_assert(why.what == code::io);
     cr_assert_str_eq(why.context.c_str(), "copying: CUDA_ERROR_ECC_UNCORRECTABLE (214)");
-    const failure unknown = cuda_error(simulated(), 12345, "copying");
+    const failure unknown = cuda_error(driver_table(), 12345, "copying");
     cr_assert_str_eq(unknown.context.c_str(), "copying: an error without a name (12345)");
 }
 
@@ -98,7 +99,7 @@ Test(gpu_pointer, registered_host_memory_is_pinned_also_in_part) {
 Test(gpu_pointer, a_tensor_that_ends_in_other_memory_is_refused) {
     rig gpus;
     const std::byte* memory = gpus.device_memory(0, 4096);
-    const auto where = locate(simulated(), memory, 3ULL << 40);
+    const auto where = locate(driver_table(), memory, 3ULL << 40);
     cr_assert(!where.has_value() && where.error().what == code::invalid);
     cr_assert(where.error().context.find("begin in device memory of GPU 0 and end in host memory") !=
               std::string::npos);
@@ -108,25 +109,33 @@ Test(gpu_pointer, a_driver_that_is_not_initialised_knows_no_memory) {
     rig gpus(0, false);
     std::byte plain[8];
     cr_assert(found(plain, sizeof plain) == location{});
-    cr_assert(gpus.control->calls("cuInit") == 0);
+    cr_assert(simulated(gpus).calls("cuInit") == 0);
 }
 
 Test(gpu_pointer, a_refusal_of_the_driver_is_no_answer) {
     rig gpus;
     std::byte plain[8];
-    gpus.control->fail_call("cuPointerGetAttributes", 1, 201, false);
-    const auto where = locate(simulated(), plain, sizeof plain);
+    simulated(gpus).fail_call("cuPointerGetAttributes", 1, 201, false);
+    const auto where = locate(driver_table(), plain, sizeof plain);
     cr_assert(!where.has_value() && where.error().what == code::io);
     cr_assert(where.error().context.find("CUDA_ERROR_INVALID_CONTEXT (201)") != std::string::npos);
 }
 
 Test(gpu_devices, one_device_per_context) {
     rig gpus(2);
-    devices all(1000);
+    const auto before = simulated(gpus).count();
+    std::optional<devices> made(std::in_place, uint64_t{1000});
+    devices& all = *made;
     const auto* first = all.locate(gpus.device_memory(0, 8), 8)->by;
     cr_assert(first != nullptr && all.locate(gpus.device_memory(0, 8), 8)->by == first);
     cr_assert(all.locate(gpus.managed_memory(0, 8), 8)->by == first);
     cr_assert(all.locate(gpus.device_memory(1, 8), 8)->by != first);
     // The host copies it, though its GPU is known.
     cr_assert(all.locate(gpus.pinned_memory(1, 8), 8)->by == nullptr);
+    // Memory without a context is used in the primary one, which is that of the others here.
+    cr_assert(all.locate(gpus.pool_memory(0, 8), 8)->by == first);
+    cr_assert(all.locate(gpus.pool_memory(0, 8), 8)->by == first);
+    cr_assert(simulated(gpus).count().streams == 2 && simulated(gpus).count().retains == before.retains + 1);
+    made.reset();
+    cr_assert(simulated(gpus).count().streams == 0 && simulated(gpus).count().retains == before.retains);
 }
