@@ -6,6 +6,7 @@
 #include "base/pages.h"
 #include "base/units.h"
 #include "io/direct.h"
+#include "store/pack_head.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -226,10 +227,28 @@ void drain::note_direct_refused(const std::string& path) {
     log_.warning("the file system of '" + path + "' refuses O_DIRECT writes, writing through the page cache");
 }
 
+// The pack that a worker before this one has sealed, and died before it could note that.
+result<uint64_t> drain::sealed_before(drain_job& job) {
+    const auto& who = job.image.who;
+    uint64_t file_bytes = 0;
+    const auto file = run_.open_pack(job.id, who.node_index, who.node_count, &file_bytes);
+    if (!file) return file.error();
+    const std::string path =
+        run_.path() + "/" + store::generation_name(job.id) + "/" + store::pack_name(who.node_index, who.node_count);
+    const auto head = store::read_pack_head(file->get(), file_bytes, path);
+    if (!head) return head.error();
+    if (head->image.header_checksum != job.image.header_checksum)
+        return fail(code::busy, "couldn't write '" + path + "': another pack is sealed under its name");
+    job.bytes_done = file_bytes;
+    return head->seal_checksum;
+}
+
 result<uint64_t> drain::write_once(drain_job& job) {
     job.bytes_done = 0;
     auto file = run_.create_pack(job.id, job.image.who.node_index, job.image.who.node_count, job.image.file_bytes);
+    if (!file && file.error().what == code::busy) return sealed_before(job);
     if (!file) return file.error();
+    if (file->detour()) log_.warning(file->detour()->context + "; this pack is written to '" + file->path() + "'");
     if (file->direct() && !direct_refused_ && !io::takes_direct_writes(file->fd())) note_direct_refused(file->path());
     if (direct_refused_) {
         if (auto done = file->use_buffered(); !done) return done.error();

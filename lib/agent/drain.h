@@ -59,6 +59,7 @@ public:
 
 private:
     result<uint64_t> write_once(drain_job& job);
+    result<uint64_t> sealed_before(drain_job& job);
     void note_direct_refused(const std::string& path);
     bool may_retry(const drain_job& job, const failure& why, int attempt) const;
     void release_all(drain_job& job);

@@ -125,6 +125,7 @@ void node::drained(uint64_t step, const drain_outcome& how) {
     set_outcome(step, how.sealed ? outcome::sealed : outcome::failed, &how, bytes);
     if (how.sealed) {
         mine_.drain_ns = how.duration_ns;
+        note_held((*found)->job);
         log_.info("step " + std::to_string(step) + " sealed: " + format_bytes(bytes) + " in " +
                   std::to_string(how.duration_ns / ns_per_ms) + " ms");
     } else {
@@ -140,6 +141,17 @@ void node::drained(uint64_t step, const drain_outcome& how) {
     value.number(how.seal_checksum);
     put_record(record::outcome, ledger::no_rank, value.bytes());
     beat();
+}
+
+// For ranks that die and come back on this node (load.h).
+void node::note_held(const drain_job& job) {
+    held_ = {job.id, job.image.chunk_bytes, {}};
+    for (size_t i = 0; i < job.sources.size(); i++) {
+        const auto& source = job.sources[i];
+        if (source.held())
+            held_.ranges.push_back({job.image.ranges[i].what.rank, source.slab, source.place_count, source.first_chunk,
+                                    source.chunk_count});
+    }
 }
 
 // A generation that never became whole on this node.

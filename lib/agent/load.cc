@@ -20,6 +20,7 @@ namespace varde::agent {
 namespace {
 
 constexpr int look_ms = 50;
+constexpr int held_at_a_time = 32;  // chunks
 
 constexpr uint64_t cookie_of(size_t target, size_t place) { return uint64_t{target} << 32 | place; }
 
@@ -141,14 +142,54 @@ result<void> load::make_lanes() {
         lanes_[target].steps = std::move(steps);
         lanes_[target].places.assign(places, holding::free);
         lanes_[target].step_in.assign(places, 0);
+        lanes_[target].held = held_of(wanted, lanes_[target].steps);
+        if (lanes_[target].held != nullptr)
+            log_.info("rank " + std::to_string(wanted.wanted.rank) + " is restored from this node's memory");
     }
     return {};
+}
+
+// Only for the ordinary restart: the target wants its own range of our own pack, and that is what its slab has.
+const held_range* load::held_of(const load_target& target, const std::vector<load_step>& steps) const {
+    if (job_.held.id != job_.id || sources_.size() != 1 || steps.empty()) return nullptr;
+    const auto& image = sources_[0].image;
+    for (const auto& held : job_.held.ranges) {
+        if (held.rank != target.wanted.rank || held.slab != target.slab || job_.held.chunk_bytes != image.chunk_bytes ||
+            held.place_count != target.slab_bytes / image.chunk_bytes || held.chunk_count > held.place_count)
+            continue;
+        const bool fits = std::all_of(steps.begin(), steps.end(), [&](const load_step& step) {
+            return image.ranges[step.range].what.rank == held.rank && step.chunk_in_range < held.chunk_count;
+        });
+        return fits ? &held : nullptr;
+    }
+    return nullptr;
+}
+
+// Sends the target's next chunk from where the rank had staged it.
+bool load::send_held(size_t target) {
+    auto& way = lanes_[target];
+    {
+        const std::lock_guard guard(mutex_);
+        if (!has_place(way)) return false;
+    }
+    const auto& step = way.steps[way.next];
+    const auto place = static_cast<size_t>((way.held->first_chunk + step.chunk_in_range) % way.held->place_count);
+    way.step_in[place] = way.next;
+    if (verify_and_send(target, place)) {
+        way.next++;
+    } else {  // the rest is read, into places that no rank is copying from
+        log_.info("the memory of step " + std::to_string(job_.id.step) +
+                  " was overwritten since, the rest is read from storage");
+        way.held = nullptr;
+    }
+    return true;
 }
 
 // Starts the target's next read if a place is free.
 result<bool> load::submit_next(size_t target) {
     auto& way = lanes_[target];
     if (way.next == way.steps.size()) return false;
+    if (way.held != nullptr) return send_held(target);
     size_t place = 0;
     {
         const std::lock_guard guard(mutex_);
@@ -157,6 +198,12 @@ result<bool> load::submit_next(size_t target) {
         *free = holding::reading;
         place = static_cast<size_t>(free - way.places.begin());
     }
+    if (auto done = submit_read(target, place); !done) return done.error();
+    return true;
+}
+
+result<void> load::submit_read(size_t target, size_t place) {
+    auto& way = lanes_[target];
     const auto& step = way.steps[way.next];
     auto& source = sources_[step.source];
     if (!source.fd) {
@@ -169,12 +216,8 @@ result<bool> load::submit_next(size_t target) {
     const auto where = pack::place_of_chunk(source.image, source.image.ranges[step.range], step.chunk_in_range);
     way.step_in[place] = way.next++;
     std::byte* to = job_.targets[target].slab + place * place_bytes_;
-    if (auto done = engine_->submit(
-            {io::operation::read, source.fd.get(), to, where.size_bytes, where.file_offset, cookie_of(target, place)});
-        !done) {
-        return done.error();
-    }
-    return true;
+    return engine_->submit(
+        {io::operation::read, source.fd.get(), to, where.size_bytes, where.file_offset, cookie_of(target, place)});
 }
 
 result<void> load::verify_and_send(size_t target, size_t place) {
@@ -231,12 +274,16 @@ bool load::all_taken() const {
     });
 }
 
-// Is there a chunk to read and a place for it?
+// What is held needs no place; some chunks at a time, so that it shows when a rank takes no more.
+bool load::has_place(const lane& way) {
+    if (way.held == nullptr) return std::find(way.places.begin(), way.places.end(), holding::free) != way.places.end();
+    return std::count(way.places.begin(), way.places.end(), holding::sent) < held_at_a_time;
+}
+
+// Is there a chunk to send and a place for it?
 bool load::can_read() const {
-    return std::any_of(lanes_.begin(), lanes_.end(), [](const lane& way) {
-        return way.next < way.steps.size() &&
-               std::find(way.places.begin(), way.places.end(), holding::free) != way.places.end();
-    });
+    return std::any_of(lanes_.begin(), lanes_.end(),
+                       [](const lane& way) { return way.next < way.steps.size() && has_place(way); });
 }
 
 // Nothing can be read before a rank has taken a chunk; it may have done so since we looked.

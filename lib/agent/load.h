@@ -28,6 +28,21 @@ struct load_target {
     uint64_t slab_bytes = 0;
 };
 
+// Where the slabs may still have a generation's chunks: written there by its ranks, and not overwritten since, unless
+// somebody has.  Checksums tell.
+struct held_range {
+    uint32_t rank = 0;
+    const std::byte* slab = nullptr;
+    uint64_t place_count = 0;
+    uint64_t first_chunk = 0;
+    uint64_t chunk_count = 0;
+};
+struct held_generation {
+    store::generation_id id;  // step 0: none
+    uint64_t chunk_bytes = 0;
+    std::vector<held_range> ranges;
+};
+
 struct load_job {
     store::generation_id id;
     uint32_t node_index = 0, node_count = 0, world = 0;  // of this start
@@ -35,6 +50,7 @@ struct load_job {
     uint64_t attempt = 0;
     uint64_t rank_wait_ms = 120'000;  // a rank that takes no chunk for so long is stuck
     std::vector<load_target> targets;
+    held_generation held;
 };
 
 // One pack that is read: its checked header and seal.
@@ -88,6 +104,7 @@ private:
         size_t next = 0;              // step to read next
         std::vector<size_t> step_in;  // place -> step
         std::vector<holding> places;
+        const held_range* held = nullptr;  // chunks are sent from where they lie, nothing is read
     };
 
     result<void> open_sources();
@@ -96,11 +113,15 @@ private:
     bool own_pack_suffices(const load_source& mine) const;
     result<void> make_lanes();
     result<void> run_lanes();
+    const held_range* held_of(const load_target& target, const std::vector<load_step>& steps) const;
     result<bool> submit_next(size_t target);
+    result<void> submit_read(size_t target, size_t place);
+    bool send_held(size_t target);
     result<void> collect();
     result<void> verify_and_send(size_t target, size_t place);
     result<void> wait_for_ranks();
     bool all_taken() const;
+    static bool has_place(const lane& way);
     bool can_read() const;
     uint64_t ticket_of(size_t place) const noexcept { return job_.attempt << 32 | place; }
 

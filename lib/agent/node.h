@@ -180,6 +180,7 @@ private:
     void begin_drain(generation_work& work);
     drain_outcome drain_on_mover(generation_work& work);
     void drained(uint64_t step, const drain_outcome& how);
+    void note_held(const drain_job& job);
     void drop_work(uint64_t step, store::outcome how, const std::string& why);
     void let_go(generation_work& work, uint32_t rank);
     void forget(generation_work& work);
@@ -242,6 +243,7 @@ private:
 
     // Generations
     std::unique_ptr<io::engine> engine_;  // the mover's
+    held_generation held_;                // the newest one that was sealed from memory
     bool direct_refused_ = false;  // the mover's: the file system took O_DIRECT at open and refused it at a write
     std::deque<std::unique_ptr<generation_work>> works_;
 

@@ -303,6 +303,7 @@ void node::start_load(store::generation_id id, uint32_t saved_node_count, uint64
     job.id = id;
     job.node_index = facts_.node_index;
     job.node_count = facts_.node_count;
+    job.held = held_;
     job.world = facts_.world;
     job.saved_node_count = saved_node_count;
     job.attempt = attempt;

@@ -296,6 +296,21 @@ Test(agent_drain, does_not_seal_over_a_pack_that_is_sealed) {
     b.check_released(again);
 }
 
+// A worker that was killed between the seal and its note of it: the next one is given the same work.
+Test(agent_drain, knows_its_own_pack_that_is_sealed_already) {
+    const temporary_directory in;
+    bench b(in.path(), 2, 8);
+    drain_job job;
+    b.prepare(job, 1, {3 * chunk_bytes, chunk_bytes / 2});
+    const auto first = b.run_through(job);
+    check_sealed(b, job, first);
+    drain_job again;
+    b.prepare(again, 1, {3 * chunk_bytes, chunk_bytes / 2});
+    const auto second = b.run_through(again);
+    check_sealed(b, again, second);
+    cr_assert_eq(second.seal_checksum, first.seal_checksum);
+}
+
 Test(agent_drain, is_no_faster_than_its_limit) {
     constexpr uint64_t size_bytes = 4 << 20;
     const temporary_directory in;

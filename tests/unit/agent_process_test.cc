@@ -53,6 +53,29 @@ Test(agent_process, a_start_saves_and_the_next_one_in_the_same_agent_gets_it_bac
     agent_process::wait_for([&] { return !agent.alive(); }, "the end of the embedded agent");
 }
 
+Test(agent_process, a_start_on_the_same_node_is_restored_from_memory) {
+    const agent_process agent;
+    for (const uint64_t step : {uint64_t{100}, uint64_t{200}}) {
+        auto ranks = start(agent, 2, "test." + std::to_string(step), step == 100 ? 0 : step - 100);
+        for (auto& rank : ranks) rank.save(step);
+        wait_complete(ranks[0], step);
+        for (auto& rank : ranks) rank.close();
+    }
+    // All of the pack's data is broken on storage: who gets the right bytes has them from memory.
+    const std::string path = agent.run_path() + "/run/step-000000000200.r2/node-00000-of-00001.safetensors";
+    {
+        std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+        file.seekg(0, std::ios::end);
+        const auto size = static_cast<int64_t>(file.tellg());
+        for (int64_t at = 8192; at + 8192 < size; at += 4096) {
+            file.seekp(at);
+            file.put('x');
+        }
+    }
+    auto ranks = start(agent, 2, "test.3", 200);
+    for (auto& rank : ranks) rank.bye();
+}
+
 Test(agent_process, ranks_that_are_gone_right_after_staging_have_their_generation) {
     const agent_process agent;
     auto ranks = start(agent, 3, "test.1", 0);
