@@ -46,7 +46,7 @@ result<void> device::open_stream() {
     // Non-blocking: what the program enqueues on its default stream does not wait for our copies.
     const auto why = with_.stream_create(&stream_, cuda::stream_non_blocking, least);
     if (why != cuda::success) return error("cuStreamCreateWithPriority", why);
-    const auto made = with_.event_create(&ordered_, cuda::event_disable_timing);
+    const auto made = with_.event_create(&ordered_.event, cuda::event_disable_timing);
     if (made != cuda::success) return error("cuEventCreate", made);
     return {};
 }
@@ -56,10 +56,10 @@ device::~device() {
     {
         const inside here(with_, context_);
         if (here.entered() == cuda::success) {
-            for (cuda::event each : free_)
-                discard(static_cast<int>(with_.event_destroy(each)), "with the context it goes anyway");
-            if (ordered_ != nullptr)
-                discard(static_cast<int>(with_.event_destroy(ordered_)), "with the context it goes anyway");
+            for (const marker each : free_)
+                discard(static_cast<int>(with_.event_destroy(each.event)), "with the context it goes anyway");
+            if (ordered_.event != nullptr)
+                discard(static_cast<int>(with_.event_destroy(ordered_.event)), "with the context it goes anyway");
             if (stream_ != nullptr)
                 discard(static_cast<int>(with_.stream_destroy(stream_)), "with the context it goes anyway");
         }
@@ -82,7 +82,7 @@ result<void> device::order() {
         return fail(code::invalid, "GPU " + std::to_string(ordinal_) +
                                        ": a CUDA graph is being captured on the program's stream; call after its end");
     if (why != cuda::success) return error("cuStreamIsCapturing", why);
-    why = with_.event_record(ordered_, program_);
+    why = with_.event_record(ordered_.event, program_);
     if (why != cuda::success) return error("cuEventRecord", why);
     return {};
 }
@@ -95,18 +95,18 @@ result<void> device::await_order(deadline until) {
                                    "or waits for another rank's");
 }
 
-cuda::status device::record(cuda::event which) noexcept {
+cuda::status device::record(marker which) noexcept {
     const inside here(with_, context_);
-    return here.entered() == cuda::success ? with_.event_record(which, stream_) : here.entered();
+    return here.entered() == cuda::success ? with_.event_record(which.event, stream_) : here.entered();
 }
 
-cuda::status device::ask(cuda::event which, deadline until) noexcept {
+cuda::status device::ask(marker which, deadline until) noexcept {
     const inside here(with_, context_);
-    return here.entered() == cuda::success ? ask_until(with_, which, until) : here.entered();
+    return here.entered() == cuda::success ? ask_until(with_, which.event, until) : here.entered();
 }
 
 // A call may tell of another's failure, once.  What fails again is the context: it runs nothing any more.
-result<void> device::mark(cuda::event which) {
+result<void> device::mark(marker which) {
     if (record(which) == cuda::success) return {};
     const auto again = record(which);
     if (again == cuda::success) return {};
@@ -114,36 +114,36 @@ result<void> device::mark(cuda::event which) {
     return error("cuEventRecord", again);
 }
 
-result<void> device::await(cuda::event marked, deadline until) {
-    const auto why = ask(marked, until);
+result<void> device::await(marker which, deadline until) {
+    const auto why = ask(which, until);
     if (why == cuda::success) return {};
-    const auto again = why == cuda::not_ready ? why : ask(marked, until);
+    const auto again = why == cuda::not_ready ? why : ask(which, until);
     if (again == cuda::not_ready)
         return fail(code::timeout, "GPU " + std::to_string(ordinal_) + ": a copy has not ended in time; the GPU hangs");
     if (again != cuda::success) lost_ = again;
     return error("copying", why);
 }
 
-result<cuda::event> device::take_event() {
+result<marker> device::take() {
     {
         const std::lock_guard lock(mutex_);
         if (!free_.empty()) {
-            cuda::event taken = free_.back();
+            const marker taken = free_.back();
             free_.pop_back();
             return taken;
         }
     }
     const inside here(with_, context_);
     if (here.entered() != cuda::success) return error("cuCtxPushCurrent", here.entered());
-    cuda::event made = nullptr;
-    const auto why = with_.event_create(&made, cuda::event_disable_timing);
+    marker made;
+    const auto why = with_.event_create(&made.event, cuda::event_disable_timing);
     if (why != cuda::success) return error("cuEventCreate", why);
     const std::lock_guard lock(mutex_);
     free_.reserve(++made_);  // so that giving it back takes no memory
     return made;
 }
 
-void device::give_back(cuda::event unused) {
+void device::give_back(marker unused) {
     const std::lock_guard lock(mutex_);
     free_.push_back(unused);
 }

@@ -18,6 +18,11 @@ namespace varde::gpu {
 // "GPU 0: CALL failed: CUDA_ERROR_ECC_UNCORRECTABLE (214)"
 failure gpu_error(const cuda::driver& with, cuda::ordinal which, const char* call, cuda::status why);
 
+// A device's event, on loan to whoever copies.
+struct marker {
+    cuda::event event = nullptr;
+};
+
 class device {
 public:
     // `retained`: the context is the primary one of its GPU, retained for this device, which releases it.
@@ -40,16 +45,16 @@ public:
     // Until what was marked has ended; `timeout`.
     result<void> await_order(deadline until);
 
-    // An event of nobody's; back with give_back() once it has come, or was never marked.
-    result<cuda::event> take_event();
-    void give_back(cuda::event unused);
+    // A marker of nobody's; back with give_back() once it has come, or was never set.
+    result<marker> take();
+    void give_back(marker unused);
     // Inside the context: starts a copy on our stream.
     cuda::status copy_to_host(std::byte* target, const std::byte* source, uint64_t size_bytes) noexcept;
     cuda::status copy_to_device(std::byte* target, const std::byte* source, uint64_t size_bytes) noexcept;
-    // Makes the event come after all that was started.
-    result<void> mark(cuda::event which);
+    // Makes the marker come after all that was started.
+    result<void> mark(marker which);
     // Until it has come.  `timeout`: the copies before it may go on at any time; after any other error they do not.
-    result<void> await(cuda::event marked, deadline until);
+    result<void> await(marker which, deadline until);
 
     // Copies are under way that nobody waits for: everything stays, so that they end where they were meant to.
     void abandon() noexcept { context_ = nullptr; }
@@ -59,8 +64,8 @@ private:
         : with_(with), ordinal_(where.ordinal), context_(where.context), retained_(retained) {}
     result<void> open_stream();
     failure error(const char* call, cuda::status why) const { return gpu_error(with_, ordinal_, call, why); }
-    cuda::status record(cuda::event which) noexcept;
-    cuda::status ask(cuda::event which, deadline until) noexcept;
+    cuda::status record(marker which) noexcept;
+    cuda::status ask(marker which, deadline until) noexcept;
 
     const cuda::driver& with_;
     cuda::ordinal ordinal_;
@@ -69,11 +74,11 @@ private:
     std::atomic<cuda::status> lost_{cuda::success};  // why nothing is copied any more
     cuda::stream stream_ = nullptr;
     cuda::stream program_ = cuda::legacy_stream();
-    cuda::event ordered_ = nullptr;
+    marker ordered_;
 
-    std::mutex mutex_;               // what follows
-    std::vector<cuda::event> free_;  // in no copy's use
-    size_t made_ = 0;                // events, for which there is room in free_
+    std::mutex mutex_;          // what follows
+    std::vector<marker> free_;  // in no copy's use
+    size_t made_ = 0;           // markers, for which there is room in free_
 };
 
 }  // namespace varde::gpu

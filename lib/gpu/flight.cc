@@ -7,7 +7,7 @@ void flight::note(result<void> outcome) {
     if (outcome_) outcome_ = std::move(outcome);
 }
 
-// Goes to the context of `by`, with an event to land on: what cannot be waited for is not started.
+// Goes to the context of `by`, with a marker to land on: what cannot be waited for is not started.
 bool flight::board(device& by) {
     if (!outcome_) return false;
     if (at_ == &by) return true;
@@ -16,12 +16,12 @@ bool flight::board(device& by) {
     bool known = false;
     for (size_t i = 0; i < leg_count_; i++) known = known || legs_[i].by == &by;
     if (!known) {
-        auto event = by.take_event();
-        if (!event) {
-            note(std::move(event).error());
+        auto end = by.take();
+        if (!end) {
+            note(std::move(end).error());
             return false;
         }
-        legs_[leg_count_++] = {&by, *event};
+        legs_[leg_count_++] = {&by, *end};
     }
     inside_.emplace(all_.driver(), by.context());
     if (inside_->entered() != cuda::success) {
@@ -51,14 +51,14 @@ result<void> flight::land() {
     // All are marked before one is waited for: the GPUs work side by side.
     std::array<bool, devices_max> marked{};
     for (size_t i = 0; i < leg_count_; i++) {
-        auto outcome = legs_[i].by->mark(legs_[i].event);
+        auto outcome = legs_[i].by->mark(legs_[i].end);
         marked[i] = outcome.has_value();
         note(std::move(outcome));
     }
     for (size_t i = 0; i < leg_count_; i++) {
-        auto ended = marked[i] ? legs_[i].by->await(legs_[i].event, until) : result<void>();
+        auto ended = marked[i] ? legs_[i].by->await(legs_[i].end, until) : result<void>();
         if (!ended && ended.error().what == code::timeout) all_.drift();
-        else legs_[i].by->give_back(legs_[i].event);
+        else legs_[i].by->give_back(legs_[i].end);
         note(std::move(ended));
     }
     leg_count_ = 0;

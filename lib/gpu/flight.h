@@ -26,7 +26,7 @@ public:
 private:
     struct leg {
         device* by = nullptr;
-        cuda::event event = nullptr;
+        marker end;
     };
     bool board(device& by);
     void note(result<void> outcome);

@@ -123,7 +123,7 @@ typedef struct varde_options {
 /* A piece of a tensor that this rank owns. `data` stays the caller's and must stay valid until the shard is removed or
  * the run closed. A tensor that is not split: global_shape and offset NULL. Elements lie in C order, without gaps.
  * `data` may be memory of any GPU of this process, managed memory, host memory registered with the CUDA driver, or any
- * other host memory; Varde asks the driver which. All of one shard lies in memory of one kind and GPU. */
+ * other host memory: varde_register asks the driver. All of one shard lies in memory of one kind and GPU. */
 typedef struct varde_shard {
     size_t size;      /* sizeof(varde_shard) */
     const char *name; /* of the whole tensor, 1 to 1024 bytes, unique within this rank */
@@ -195,7 +195,8 @@ VARDE_API int varde_save(varde_run *run, uint64_t step) VARDE_NOEXCEPT;
  * Free when there is nothing to wait for. Where the slab is smaller than the shards it waits for storage, as long as
  * that makes progress at least once in 120 s, and as long for a GPU.
  * Returns VARDE_OK; VARDE_E_TIMEOUT, VARDE_E_UNAVAILABLE, VARDE_E_IO a GPU fails (the text names it and the driver's
- * error), VARDE_E_FENCED: this generation was given up, the memory may change. */
+ * error), VARDE_E_FENCED: this generation was given up, the memory may change. A GPU's copy that has not ended even
+ * then may still come into the slab: this run saves no more, and its slab stays mapped until the process ends. */
 VARDE_API int varde_fence(varde_run *run) VARDE_NOEXCEPT;
 
 /* Waits until the newest save is complete on storage, on all nodes, or has failed.
