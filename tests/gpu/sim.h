@@ -86,7 +86,7 @@ struct CUctx_st {
     varde::sim::status lost = varde::sim::success;
     uint64_t lost_after = UINT64_MAX;  // operations
     varde::sim::status lost_with = varde::sim::success;
-    bool hangs = false;
+    uint64_t hangs_after = UINT64_MAX;  // operations
 };
 
 namespace varde::sim {

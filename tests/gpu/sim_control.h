@@ -26,8 +26,9 @@ struct control {
     void (*forget_failures)();
     // The GPU is lost once it has ended so many more operations: from then on all its calls return `status`.
     void (*lose)(int ordinal, unsigned status, uint64_t after_operations);
-    // While it hangs, a GPU begins no operation.
-    void (*hang)(int ordinal, bool hangs);
+    // While it hangs, a GPU begins no operation: from once it has ended so many more, until it is let go.
+    void (*hang)(int ordinal, uint64_t after_operations);
+    void (*let_go)(int ordinal);
     // As between cuStreamBeginCapture and cuStreamEndCapture, in the global mode.
     void (*set_capturing)(void* stream, bool capturing);
     uint64_t (*calls)(const char* function);

@@ -71,9 +71,14 @@ void lose(int ordinal, unsigned what, uint64_t after_operations) {
     the().news.notify_all();
 }
 
-void hang(int ordinal, bool hangs) {
+void hang(int ordinal, uint64_t after_operations) {
     const std::lock_guard lock(the().mutex);
-    the().contexts[ordinal].hangs = hangs;
+    the().contexts[ordinal].hangs_after = after_operations;
+}
+
+void let_go(int ordinal) {
+    const std::lock_guard lock(the().mutex);
+    the().contexts[ordinal].hangs_after = UINT64_MAX;
     the().news.notify_all();
 }
 
@@ -119,8 +124,8 @@ using namespace varde::sim;
 extern "C" {
 
 const control* varde_sim_control() {
-    static const control all{set_speed,     fail_call, forget_failures, lose,      hang,
-                             set_capturing, calls,     count,           violations};
+    static const control all{set_speed, fail_call,     forget_failures, lose,  hang,
+                             let_go,    set_capturing, calls,           count, violations};
     return &all;
 }
 

@@ -10,7 +10,7 @@ namespace varde::sim {
 namespace {
 
 bool may_begin(const CUstream_st& on) {
-    if (on.queue.empty() || on.owner->hangs) return false;
+    if (on.queue.empty() || on.owner->hangs_after == 0) return false;
     return std::all_of(on.queue.front().after.begin(), on.queue.front().after.end(),
                        [](const auto& each) { return each.first->ended >= each.second; });
 }
@@ -46,6 +46,7 @@ void work(CUstream_st* on) {
             lock.lock();
         }
         if (gpu.lost == success && gpu.lost_after != UINT64_MAX && gpu.lost_after-- == 0) gpu.lost = gpu.lost_with;
+        if (gpu.hangs_after != UINT64_MAX) gpu.hangs_after -= gpu.hangs_after > 0 ? 1 : 0;
         for (allocation* each : what.uses) each->busy--;
         on->ended = what.number;
         all.news.notify_all();

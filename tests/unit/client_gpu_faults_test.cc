@@ -90,11 +90,11 @@ Test(client_gpu_faults, a_copy_that_is_refused_costs_one_generation) {
 
 Test(client_gpu_faults, work_that_does_not_end_costs_one_generation) {
     fixture at;
-    simulated(at.gpus).hang(1, true);
+    simulated(at.gpus).hang(1, 0);
     const auto copied = at.save(1);
     cr_assert(!copied.has_value() && copied.error().what == code::timeout);
     cr_assert(says(copied.error(), "GPU 1: the program's work before the checkpoint has not ended in time"));
-    simulated(at.gpus).hang(1, false);
+    simulated(at.gpus).let_go(1);
     at.recovers(2);
 }
 
@@ -106,10 +106,8 @@ Test(client_gpu_faults, a_copy_that_does_not_end_ends_the_run_but_not_the_proces
     auto run = open_run(agent, false);
     cr_assert(some.add_to(*run->run));
     cr_assert(run->run->restore().has_value());
-    simulated(gpus).set_speed(100'000'000, 20'000);
+    simulated(gpus).hang(0, 2);  // the mark of the program's work, and one copy
     cr_assert(run->run->save(1).has_value());
-    cr_assert(eventually([&] { return simulated(gpus).calls("cuMemcpyDtoHAsync_v2") > 2; }));
-    simulated(gpus).hang(0, true);
     const auto copied = run->run->fence();
     cr_assert(!copied.has_value() && copied.error().what == code::timeout);
     cr_assert(says(copied.error(), "GPU 0: a copy has not ended in time") && says(copied.error(), "saves no more"));
@@ -117,7 +115,7 @@ Test(client_gpu_faults, a_copy_that_does_not_end_ends_the_run_but_not_the_proces
     cr_assert(run->run->close().has_value());
     run.reset();
     cr_assert(simulated(gpus).count().pending > 0 && simulated(gpus).count().registrations == 1);
-    simulated(gpus).hang(0, false);  // and now they come, into memory that is still there
+    simulated(gpus).let_go(0);  // and now they come, into memory that is still there
     cr_assert(eventually([&] { return simulated(gpus).count().pending == 0; }));
     cr_assert_str_eq(simulated(gpus).violations(), "");
 }

@@ -172,16 +172,19 @@ Test(client_gpu, a_restore_comes_after_work_that_was_enqueued_before_it) {
 Test(client_gpu, the_simulation_catches_a_missing_fence) {
     rig gpus;
     fake_agent agent({.chunk_bytes = 65536, .places = 8});
-    gpu_tensors some(gpus, 11, 4, 20'000, 1, {kind::device});
+    gpu_tensors some(gpus, 11, 4, 20'000, 1, {kind::managed});
     auto run = open_run(agent, false);
     cr_assert(some.add_to(*run->run));
     cr_assert(run->run->restore().has_value());
-    simulated(gpus).set_speed(1'000'000, 1000);
     const bytes expected = some.range();
+    // The GPU stops after the mark of the program's work and one copy; meanwhile the host writes.
+    simulated(gpus).hang(0, 2);
     cr_assert(run->run->save(1).has_value());
-    cr_assert(eventually([&] { return simulated(gpus).calls("cuMemcpyDtoHAsync_v2") > 0; }));
-    simulated(gpus).set_speed(1'000'000'000, 0);
-    some.change();
+    cr_assert(eventually([&] { return simulated(gpus).calls("cuMemcpyDtoHAsync_v2") > 1; }));
+    some.scramble();
+    for (size_t i = 0; i < some.places.size(); i++)
+        if (!some.data[i].empty()) std::memcpy(some.places[i].at, some.data[i].data(), some.data[i].size());
+    simulated(gpus).let_go(0);
     cr_assert(run->run->wait(10'000).has_value());
     cr_assert(!begins_with(agent.drained(1), expected));
 }
