@@ -22,8 +22,9 @@ crew::~crew() {
     for (thread& each : threads_) each.join();
 }
 
-uint32_t crew::sensible_size(uint32_t asked) noexcept {
+uint32_t crew::sensible_size(uint32_t asked, bool mostly_wait) noexcept {
     if (asked > 0) return std::min(asked, threads_max);
+    if (mostly_wait) return sensible_max;
     cpu_set_t allowed;
     CPU_ZERO(&allowed);
     // More CPUs than the set holds: certainly more than we want.

@@ -32,8 +32,8 @@ public:
     void wait();
 
     static constexpr uint32_t threads_max = 64;
-    // min(4, CPUs that this thread may use), or what was asked for.
-    static uint32_t sensible_size(uint32_t asked) noexcept;
+    // min(4, CPUs that this thread may use), or what was asked for.  4 where they mostly wait, for a GPU.
+    static uint32_t sensible_size(uint32_t asked, bool mostly_wait = false) noexcept;
 
 private:
     static void* enter(void* self);

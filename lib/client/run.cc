@@ -222,7 +222,8 @@ result<uint64_t> run::restore() {
         return fail(code::invalid,
                     "couldn't restore: this run has restored already; call varde_restore once, before training");
     if (auto good = link_.health(); !good && good.error().what != code::unavailable) return std::move(good).error();
-    if (auto hired = hands_.hire(crew::sensible_size(with_.copy_threads)); !hired) return std::move(hired).error();
+    const uint32_t threads = crew::sensible_size(with_.copy_threads, !gpus_.none());
+    if (auto hired = hands_.hire(threads); !hired) return std::move(hired).error();
     const auto layout = announce_layout();
     if (!layout) return layout.error();
     auto ordered = order_copies();

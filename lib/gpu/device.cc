@@ -91,8 +91,8 @@ result<void> device::await_order(deadline until) {
     auto waited = await(ordered_, until);
     if (waited || waited.error().what != code::timeout) return waited;
     return fail(code::timeout, "GPU " + std::to_string(ordinal_) +
-                                   ": the program's work before the checkpoint has not ended in time; the GPU hangs, "
-                                   "or waits for another rank's");
+                                   ": the program's work before it has not ended in time; the GPU hangs, or waits for "
+                                   "another rank's");
 }
 
 cuda::status device::record(marker which) noexcept {

@@ -47,6 +47,7 @@ public:
     // Until it has ended.
     result<void> await_order();
 
+    bool none() const noexcept { return count_ == 0; }
     uint64_t patience_ms() const noexcept { return patience_ms_; }
     const cuda::driver& driver() const noexcept { return *driver_; }
 

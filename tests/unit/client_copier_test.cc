@@ -63,6 +63,7 @@ Test(client_crew, nothing_to_do_is_done) {
 
 Test(client_crew, has_a_sensible_size) {
     cr_assert(crew::sensible_size(0) >= 1 && crew::sensible_size(0) <= 4);
-    cr_assert(crew::sensible_size(7) == 7);
+    cr_assert(crew::sensible_size(7) == 7 && crew::sensible_size(7, true) == 7);
+    cr_assert(crew::sensible_size(0, true) == 4);
     cr_assert(crew::sensible_size(1000) == crew::threads_max);
 }

@@ -80,6 +80,50 @@ Test(client_gpu_faults, a_gpu_lost_in_a_restore_is_named) {
     cr_assert(run->run->close().has_value());
 }
 
+namespace {
+
+// A run that is about to restore step 5 into GPU memory.
+struct restoring {
+    restoring() : some(gpus, 7, 6, 4000, 1, {kind::device}), before(some.data) {
+        agent.image = some.range();
+        agent.image_step = 5;
+        some.change();
+        run = open_run(agent, false);
+        cr_assert(some.add_to(*run->run));
+    }
+    rig gpus;
+    fake_agent agent;
+    gpu_tensors some;
+    std::vector<bytes> before;
+    std::unique_ptr<opened_run> run;
+};
+
+}  // namespace
+
+Test(client_gpu_faults, a_restore_may_be_tried_again_when_work_before_it_did_not_end) {
+    restoring at;
+    simulated(at.gpus).hang(0, 0);
+    const auto restored = at.run->run->restore();
+    cr_assert(!restored.has_value() && restored.error().what == code::timeout);
+    cr_assert(says(restored.error(), "couldn't restore: GPU 0: the program's work before it has not ended in time"));
+    simulated(at.gpus).let_go(0);
+    cr_assert(at.run->run->restore().value() == 5);
+    cr_assert(at.some.download() == at.before);
+}
+
+Test(client_gpu_faults, a_copy_that_does_not_end_ends_the_restore_and_the_run) {
+    restoring at;
+    simulated(at.gpus).hang(0, 2);
+    const auto restored = at.run->run->restore();
+    cr_assert(!restored.has_value() && restored.error().what == code::timeout);
+    cr_assert(says(restored.error(), "couldn't restore: GPU 0: a copy has not ended in time"));
+    cr_assert(at.run->run->restore().error().what == code::timeout);
+    cr_assert(at.run->run->close().has_value());
+    at.run.reset();
+    simulated(at.gpus).let_go(0);
+    cr_assert(eventually([&] { return simulated(at.gpus).count().pending == 0; }));
+}
+
 Test(client_gpu_faults, a_copy_that_is_refused_costs_one_generation) {
     fixture at;
     simulated(at.gpus).fail_call("cuMemcpyDtoHAsync_v2", 3, gpu::cuda::invalid_value, false);
@@ -93,7 +137,7 @@ Test(client_gpu_faults, work_that_does_not_end_costs_one_generation) {
     simulated(at.gpus).hang(1, 0);
     const auto copied = at.save(1);
     cr_assert(!copied.has_value() && copied.error().what == code::timeout);
-    cr_assert(says(copied.error(), "GPU 1: the program's work before the checkpoint has not ended in time"));
+    cr_assert(says(copied.error(), "GPU 1: the program's work before it has not ended in time"));
     simulated(at.gpus).let_go(1);
     at.recovers(2);
 }
