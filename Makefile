@@ -169,6 +169,9 @@ unit_tests   := $(patsubst tests/unit/%.cc,$(O)/tests/unit/%,$(unit_sources))
 layer_of = $(firstword $(subst _, ,$(1)))
 $(O)/tests/%.o: cxxflags := $(test_cxxflags)
 $(O)/tests/unit/%.o: cxxflags := $(unit_cxxflags)
+# Under the sanitizers: these walk through every bit of a pack.
+$(O)/lib/pack/%.o: cxxflags := $(patsubst -O0,-O1,$(cxxflags))
+$(O)/tests/unit/pack_%.o: cxxflags := $(patsubst -O0,-O1,$(unit_cxxflags))
 # Programs outside lib/ are no archives: their objects come first, so that the archives resolve what they need.
 test_objects_spank  := $(call objects,spank)
 test_objects_prolog := $(call objects,prolog) $(call objects,epilog) $(call objects,epilog/controller)
