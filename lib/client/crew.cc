@@ -32,8 +32,9 @@ uint32_t crew::sensible_size(uint32_t asked, bool mostly_wait) noexcept {
     return std::clamp(static_cast<uint32_t>(CPU_COUNT(&allowed)), 1U, sensible_max);
 }
 
-result<void> crew::hire(uint32_t count) {
+result<void> crew::hire(uint32_t count, const std::optional<cpu_set_t>& cpus) {
     if (size_ > 0) return {};
+    cpus_ = cpus;
     for (uint32_t i = 0; i < std::min(count, threads_max); i++) {
         auto started = threads_[i].start("varde-copy", enter, this);
         if (!started && i == 0) return started;
@@ -49,6 +50,7 @@ void* crew::enter(void* self) {
 }
 
 void crew::work() {
+    if (cpus_) discard(::sched_setaffinity(0, sizeof *cpus_, &*cpus_), "slower, not wrong");
     std::unique_lock lock(mutex_);
     for (;;) {
         begun_.wait(lock, [&] { return leaving_ || next_ < count_; });

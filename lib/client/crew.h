@@ -10,6 +10,8 @@
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
+#include <optional>
+#include <sched.h>
 
 namespace varde::client {
 
@@ -23,7 +25,8 @@ public:
     crew& operator=(const crew&) = delete;
 
     // Starts up to `count` threads, once; later calls do nothing.  An error only where not even one could be started.
-    result<void> hire(uint32_t count);
+    // They stay on `cpus`, where that is given.
+    result<void> hire(uint32_t count, const std::optional<cpu_set_t>& cpus = std::nullopt);
 
     // Starts what(context, 0 ... count-1); the tasks before must have been waited for.  Task i is begun before task
     // i+1.
@@ -49,6 +52,7 @@ private:
     uint64_t count_ = 0;
     bool leaving_ = false;
     uint32_t size_ = 0;
+    std::optional<cpu_set_t> cpus_;
     std::array<thread, threads_max> threads_;
 };
 

@@ -4,6 +4,7 @@
 #include "base/limits.h"
 #include "client/connect.h"
 #include "client/embedded.h"
+#include "client/numa.h"
 #include "client/restore.h"
 #include "varde.h"
 
@@ -223,7 +224,7 @@ result<uint64_t> run::restore() {
                     "couldn't restore: this run has restored already; call varde_restore once, before training");
     if (auto good = link_.health(); !good && good.error().what != code::unavailable) return std::move(good).error();
     const uint32_t threads = crew::sensible_size(with_.copy_threads, !gpus_.none());
-    if (auto hired = hands_.hire(threads); !hired) return std::move(hired).error();
+    if (auto hired = hands_.hire(threads, cpus_near(slab_.data())); !hired) return std::move(hired).error();
     const auto layout = announce_layout();
     if (!layout) return layout.error();
     auto ordered = order_copies();
