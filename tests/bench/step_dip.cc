@@ -33,7 +33,7 @@ result<cores> choose_cores() {
     for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
         if (CPU_ISSET(static_cast<size_t>(cpu), &allowed)) numbers.push_back(cpu);
     }
-    return cores{numbers.back(), numbers.front()};
+    return cores{numbers.front(), numbers.back()};
 }
 
 uint64_t compute(uint64_t count) {
