@@ -9,7 +9,9 @@
 
 #include <csignal>
 #include <dirent.h>
+#include <fstream>
 #include <poll.h>
+#include <sstream>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -22,28 +24,34 @@ inline std::string agent_program() {
     return (std::filesystem::read_symlink("/proc/self/exe").parent_path() / "../../bin/varde-agent").string();
 }
 
+// Empty where the process has ended meanwhile; a stream that throws is of no use here.
+inline std::string text_of_process(const std::filesystem::path& path) {
+    std::ostringstream text;
+    text << std::ifstream(path).rdbuf();
+    return text.str();
+}
+
 // Pids whose parent is `parent`, or whose command line holds `word` where parent is 0.
 inline std::vector<pid_t> processes(pid_t parent, const std::string& word) {
     std::vector<pid_t> found;
     for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
         const pid_t pid = std::atoi(entry.path().filename().c_str());
         if (pid <= 0) continue;
-        const std::string stat = read_file(entry.path().string() + "/stat");
+        const std::string stat = text_of_process(entry.path() / "stat");
         const size_t name_end = stat.rfind(')');
         if (name_end == std::string::npos) continue;
         const pid_t its_parent = std::atoi(stat.c_str() + name_end + 4);
         if (stat[name_end + 2] == 'Z' || (parent != 0 && its_parent != parent)) continue;
-        if (read_file(entry.path().string() + "/cmdline").find(word) != std::string::npos) found.push_back(pid);
+        if (text_of_process(entry.path() / "cmdline").find(word) != std::string::npos) found.push_back(pid);
     }
     return found;
 }
 
 class agent_process {
 public:
-    // `before` runs in the agent's process before its program.
+    // As the library starts it: it ends with its last rank.  `before` runs in its process before its program.
     explicit agent_process(void (*before)() = nullptr) {
-        const std::string program = agent_program();
-        if (::access(program.c_str(), X_OK) != 0) cr_skip_test("no varde-agent at '%s'", program.c_str());
+        const std::string program = need_program();
         // With a job's number, a start takes over from the one before at once instead of watching it for a while.
         const pid_t starter = ::fork();
         if (starter == 0) {
@@ -57,8 +65,35 @@ public:
         cr_assert_eq(status, 0);
         wait_for([&] { return worker() != 0; }, "the worker");
     }
+    // As the prolog does, on a socket that is there already: it stays until it is told to end.
+    struct by_prolog {};
+    explicit agent_process(by_prolog) {
+        const std::string program = need_program();
+        const unique_fd listening(::socket(AF_UNIX, SOCK_STREAM, 0));
+        const sockaddr_un address = address_of();
+        cr_assert_eq(::bind(listening.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+        cr_assert_eq(::listen(listening.get(), 16), 0);
+        holder_ = ::fork();
+        if (holder_ == 0) {
+            const std::string number = std::to_string(listening.get());
+            ::execl(program.c_str(), "varde-agent", "--listen-fd", number.c_str(), "--job", "7", "--slurm-bin",
+                    directory_.path().c_str(), "--arena-bytes", "4194304", nullptr);
+            ::_exit(127);
+        }
+    }
+    void end() {
+        cr_assert_eq(::kill(holder_, SIGTERM), 0);
+        int status = 0;
+        wait_for([&] { return ::waitpid(holder_, &status, WNOHANG) == holder_; }, "the end of the agent", 20'000);
+        cr_assert_eq(status, 0);
+        holder_ = 0;
+    }
     ~agent_process() {
         for (const pid_t pid : processes(0, socket_path())) ::kill(pid, SIGKILL);
+        if (holder_ == 0) return;
+        for (const pid_t pid : processes(holder_, "varde-agent")) ::kill(pid, SIGKILL);
+        ::kill(holder_, SIGKILL);
+        ::waitpid(holder_, nullptr, 0);
     }
     // The holder and its child have one command line.
     pid_t worker() const {
@@ -80,14 +115,25 @@ public:
     std::string run_path() const { return directory_.path() + "/ckpt"; }
     unique_fd connect() const {
         unique_fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-        sockaddr_un address{};
-        address.sun_family = AF_UNIX;
-        std::snprintf(address.sun_path, sizeof address.sun_path, "%s", socket_path().c_str());
+        const sockaddr_un address = address_of();
         cr_assert_eq(::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
         return fd;
     }
 
 private:
+    static std::string need_program() {
+        std::string program = agent_program();
+        if (::access(program.c_str(), X_OK) != 0) cr_skip_test("no varde-agent at '%s'", program.c_str());
+        return program;
+    }
+    sockaddr_un address_of() const {
+        sockaddr_un address{};
+        address.sun_family = AF_UNIX;
+        std::snprintf(address.sun_path, sizeof address.sun_path, "%s", socket_path().c_str());
+        return address;
+    }
+
+    pid_t holder_ = 0;  // our child, where it is by_prolog
     temporary_directory directory_;
 };
 

@@ -36,7 +36,7 @@ bool is_complete(const agent_process& agent, uint64_t step) {
 }  // namespace
 
 Test(agent_process, a_start_saves_and_the_next_one_in_the_same_agent_gets_it_back) {
-    const agent_process agent;
+    agent_process agent{agent_process::by_prolog{}};
     {
         auto ranks = start(agent, 2, "test.1", 0);
         for (auto& rank : ranks) rank.save(100);
@@ -50,11 +50,19 @@ Test(agent_process, a_start_saves_and_the_next_one_in_the_same_agent_gets_it_bac
     for (auto& rank : ranks) rank.save(210);
     wait_complete(ranks[0], 210);
     for (auto& rank : ranks) rank.bye();
+    agent.end();
+}
+
+Test(agent_process, an_embedded_agent_ends_with_its_last_rank) {
+    const agent_process agent;
+    auto ranks = start(agent, 2, "test.1", 0);
+    cr_assert(agent.alive());
+    for (auto& rank : ranks) rank.bye();
     agent_process::wait_for([&] { return !agent.alive(); }, "the end of the embedded agent");
 }
 
 Test(agent_process, a_start_on_the_same_node_is_restored_from_memory) {
-    const agent_process agent;
+    const agent_process agent{agent_process::by_prolog{}};
     for (const uint64_t step : {uint64_t{100}, uint64_t{200}}) {
         auto ranks = start(agent, 2, "test." + std::to_string(step), step == 100 ? 0 : step - 100);
         for (auto& rank : ranks) rank.save(step);
@@ -85,7 +93,7 @@ Test(agent_process, ranks_that_are_gone_right_after_staging_have_their_generatio
 }
 
 Test(agent_process, a_rank_that_is_gone_before_staging_costs_its_generation_only) {
-    const agent_process agent;
+    const agent_process agent{agent_process::by_prolog{}};
     {
         auto ranks = start(agent, 2, "test.1", 0);
         for (auto& rank : ranks) rank.save(100);
@@ -192,7 +200,7 @@ Test(agent_process, one_connection_is_one_rank) {
 }
 
 Test(agent_process, ranks_that_die_while_the_run_is_opened_do_not_harm_the_next_start) {
-    const agent_process agent;
+    const agent_process agent{agent_process::by_prolog{}};
     for (int i = 0; i < 20; i++) {
         fake_rank one(agent, 0, 1, "test." + std::to_string(i));
         one.hello();
