@@ -97,6 +97,10 @@ public:
     }
     // The holder and its child have one command line.
     pid_t worker() const {
+        if (holder_ != 0) {
+            const auto children = processes(holder_, "varde-agent");
+            return children.empty() ? 0 : children[0];
+        }
         for (const pid_t pid : processes(0, socket_path())) {
             const auto children = processes(pid, socket_path());
             if (!children.empty()) return children[0];

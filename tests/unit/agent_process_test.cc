@@ -208,6 +208,7 @@ Test(agent_process, ranks_that_die_while_the_run_is_opened_do_not_harm_the_next_
         one.close();
     }
     const pid_t worker = agent.worker();
+    cr_assert_neq(worker, 0);
     auto ranks = start(agent, 1, "test.last", 0);
     cr_assert_eq(agent.worker(), worker);
     ranks[0].save(5);
