@@ -57,24 +57,38 @@ void remove_old(int directory, const std::vector<uint64_t>& claims, uint64_t new
 
 }  // namespace
 
-result<uint64_t> roster::claim_incarnation(const std::string& claim) {
-    const result<std::vector<uint64_t>> claims = read_claims(directory_.get());
-    if (!claims) return claims.error();
-    const result<std::string> temporary = write_claim(directory_.get(), claim);
+namespace {
+
+// One claim: a file of its own, under the first number after `newest` that is free.
+result<uint64_t> take_number(int directory, uint64_t newest, const std::string& claim) {
+    const result<std::string> temporary = write_claim(directory, claim);
     if (!temporary) return temporary.error();
-    uint64_t number = claims->empty() ? 1 : claims->back() + 1;
+    uint64_t number = newest;
     int refused = EEXIST;
-    for (unsigned attempt = 0; refused == EEXIST && attempt < claims_attempts_max; ++attempt, ++number) {
-        refused = files::rename_new(directory_.get(), temporary->c_str(), claim_name(number).c_str());
+    for (unsigned attempt = 0; refused == EEXIST && attempt < claims_attempts_max; ++attempt)
+        refused = files::rename_new(directory, temporary->c_str(), claim_name(++number).c_str());
+    if (refused == 0) return number;
+    discard(::unlinkat(directory, temporary->c_str(), 0), "the first failure is the one to report");
+    return os_error(refused, "couldn't claim the run as 'roster/" + claim_name(number) + "'");
+}
+
+}  // namespace
+
+result<uint64_t> roster::claim_incarnation(const std::string& claim) {
+    result<std::vector<uint64_t>> claims = read_claims(directory_.get());
+    for (unsigned attempt = 0; claims && attempt < claims_attempts_max; ++attempt) {
+        const result<uint64_t> number = take_number(directory_.get(), claims->empty() ? 0 : claims->back(), claim);
+        if (!number) return number;
+        claims = read_claims(directory_.get());
+        if (!claims) break;
+        // While we were slow, so many may have come that ours is a number which was had before, and was removed as old:
+        // then it is nobody's, and goes the same way.
+        if (!claims->empty() && claims->back() >= *number + claims_kept) continue;
+        if (const result<void> synced = files::sync(directory_.get(), "roster"); !synced) return synced.error();
+        remove_old(directory_.get(), *claims, *number);
+        return number;
     }
-    --number;
-    if (refused != 0) {
-        discard(::unlinkat(directory_.get(), temporary->c_str(), 0), "the first failure is the one to report");
-        return os_error(refused, "couldn't claim the run as 'roster/" + claim_name(number) + "'");
-    }
-    if (const result<void> synced = files::sync(directory_.get(), "roster"); !synced) return synced.error();
-    remove_old(directory_.get(), *claims, number);
-    return number;
+    return claims ? fail(code::busy, "couldn't claim the run: others claim it all the time") : claims.error();
 }
 
 result<uint64_t> roster::newest_incarnation(uint64_t known) {

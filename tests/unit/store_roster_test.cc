@@ -218,7 +218,7 @@ Test(claim, racing_processes_get_different_numbers_and_whole_files) {
     temporary_directory at;
     run_directory run = open_run(at);
     need(run.open_roster(true));
-    constexpr unsigned racers = 8, claims_each = 5;
+    constexpr unsigned racers = 8, claims_each = 40;  // many more than are kept
     const std::string content(5000, 'c');
     std::vector<pid_t> children;
     for (unsigned i = 0; i < racers; ++i) {
