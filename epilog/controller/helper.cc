@@ -95,15 +95,29 @@ void set(const requeue& what, const slurm_tools& slurm, const std::string& assig
     log(done ? "set " + assignment : "couldn't set " + assignment + ": " + done.error().context);
 }
 
+// Slurm puts a requeued job's start off when the last of the nodes and of its own hooks is done with it, and who set
+// the start before that has set nothing.  So it is looked at again.
+void keep_start(const requeue& what, const slurm_tools& slurm, const helper_limits& limits, const deadline& until,
+                const sink& log) {
+    for (int looks = 0; looks < limits.start_looks && !until.passed(); looks++) {
+        sleep_ms(limits.start_look_ms);
+        const auto reason = slurm.pending_reason(what.job);
+        if (!reason || *reason != "BeginTime") return;
+        log("Slurm has put the job's start off again");
+        set(what, slurm, "StartTime=now", log);
+    }
+}
+
 // In this order: a job that runs takes no ExcNodeList any more.
 void start_now(const requeue& what, const slurm_tools& slurm, const job_facts& job, const std::vector<std::string>& bad,
-               const helper_limits& limits, const sink& log) {
+               const helper_limits& limits, const deadline& until, const sink& log) {
     if (!bad.empty()) {
         const std::string list = join(bad);
         set(what, slurm, "ExcNodeList=" + (job.excluded.empty() ? list : job.excluded + "," + list), log);
     }
     sleep_ms(limits.forget_ms);
     set(what, slurm, "StartTime=now", log);
+    keep_start(what, slurm, limits, until, log);
 }
 
 }  // namespace
@@ -125,7 +139,7 @@ void help(const requeue& what, const slurm_tools& slurm, const helper_limits& li
     for (;;) {
         job = ask(what, slurm, limits, until, log);
         const fate now = fate_of(job);
-        if (now == fate::pending) start_now(what, slurm, *job, bad, limits, log);
+        if (now == fate::pending) start_now(what, slurm, *job, bad, limits, until, log);
         if (now != fate::completing) return;
         if (until.passed()) {
             log("gave up waiting for the job to be pending, it starts when Slurm lets it");

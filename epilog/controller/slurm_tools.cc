@@ -163,6 +163,13 @@ result<std::optional<job_facts>> slurm_tools::job(const std::string& job) const 
     return std::optional<job_facts>(std::move(*found));
 }
 
+result<std::string> slurm_tools::pending_reason(const std::string& job) const {
+    auto text = run("squeue", {"--noheader", "--jobs=" + job, "--format=%r"});
+    if (!text) return std::move(text).error();
+    std::string_view rest = *text;
+    return std::string(take_until(rest, '\n'));
+}
+
 result<std::vector<std::string>> slurm_tools::expand(const std::string& node_list) const {
     if (node_list.empty() || !is_node_list(node_list))
         return fail(code::invalid, "'" + printable(node_list) + "' is no node list");

@@ -63,6 +63,8 @@ public:
 
     // none: Slurm knows the job no more.
     result<std::optional<job_facts>> job(const std::string& job) const;
+    result<std::string> pending_reason(
+        const std::string& job) const;  // "BeginTime", "Resources", ...; "" where it is gone
     result<std::vector<std::string>> expand(const std::string& node_list) const;
     result<std::vector<node_facts>> nodes(const std::string& node_list) const;  // "": all of the cluster
     result<uint16_t> slurmd_port() const;

@@ -53,5 +53,6 @@ clean_slate() {
 install_varde() {
     local build
     build=$(tested_build)
+    mkdir -p "$build"
     flock "$build" make -s -C "$BATS_TEST_DIRNAME/../.." install "BUILD=$(basename "$build")" "DESTDIR=$1"
 }

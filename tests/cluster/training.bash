@@ -27,6 +27,12 @@ setup() {
 }
 
 teardown() {
+    # Shown where a test has failed: what the agents, Slurm and the training say of it.
+    if [[ -z ${BATS_TEST_COMPLETED:-} ]]; then
+        tail -n 40 "$run"/history.jsonl "$run"/log/*.log "$out" || true
+        "$cluster" run squeue -o '%A %T %r %N %k' || true
+        "$cluster" logs | grep -av 'pmix\|MPI' | tail -n 400 || true
+    fi
     clean_slate node1 node2 node3 node4
 }
 

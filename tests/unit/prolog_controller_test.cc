@@ -109,12 +109,17 @@ std::string read_text(const std::string& name) {
     return text.str();
 }
 
-// squeue says the lines of "job", one at each call, the last for ever; scontrol shows "nodes" and writes updates down.
+// squeue says the lines of "job", one at each call, the last for ever, and why a job waits as often as "reasons" has
+// lines; scontrol shows "nodes" and writes updates down.
 void setup() {
     char path[] = "/tmp/varde-controller-XXXXXX";
     cr_assert(::mkdtemp(path) != nullptr);
     folder = path;
-    write_text("squeue", "#!/bin/bash\ncd " + folder + "\nhead -n 1 job\n(($(wc -l <job) < 2)) || sed -i 1d job\n",
+    write_text("reasons", "");
+    write_text("squeue",
+               "#!/bin/bash\ncd " + folder +
+                   "\nif [[ $* == *%r ]]; then head -n 1 reasons; sed -i 1d reasons; exit; fi\nhead -n 1 job\n(($(wc "
+                   "-l <job) < 2)) || sed -i 1d job\n",
                0755);
     write_text("scontrol",
                "#!/bin/bash\ncd " + folder +
@@ -144,6 +149,7 @@ names helped(const char* nodes = "n1,n2", int total_ms = 10'000, int forget_ms =
     limits.poll_ms = 20;
     limits.failures_max = 5;
     limits.forget_ms = forget_ms;
+    limits.start_look_ms = 20;
     names log;
     help({"7", nodes}, slurm_tools(folder, {"PATH=/usr/bin:/bin"}), limits,
          [&log](const std::string& line) { log.push_back(line); });
@@ -181,6 +187,17 @@ Test(helper, where_all_nodes_answer_it_only_starts) {
     write_text("job", completing() + "PENDING|N/A||\n");
     helped();
     cr_assert(read_text("calls") == "update JobId=7 StartTime=now\n", "%s", read_text("calls").c_str());
+}
+
+Test(helper, a_start_that_slurm_puts_off_again_is_set_again) {
+    const node_socket good(false);
+    write_text("nodes", line_of(good.facts("n1")) + line_of(good.facts("n2")));
+    write_text("job", "PENDING|N/A||\n");
+    write_text("reasons", "BeginTime\nBeginTime\nResources\nBeginTime\n");
+    const names log = helped();
+    const std::string once = "update JobId=7 StartTime=now\n";
+    cr_assert(read_text("calls") == once + once + once, "%s", read_text("calls").c_str());
+    cr_assert_eq(log.size(), 5, "two times: why, and what");
 }
 
 // Else a node that had the job before gives it no Prolog.
