@@ -64,6 +64,7 @@ private:
     pages seal_;
     std::vector<uint64_t> sums_;
     std::vector<uint64_t> next_;              // chunk to submit next, per source
+    size_t turn_ = 0;                         // source to look at first
     std::vector<std::vector<bool>> written_;  // only for sources that are not held
     std::vector<uint64_t> released_;  // chunks of those; counted here, because a rank can damage its control page
     uint64_t chunks_written_ = 0;
@@ -108,11 +109,12 @@ result<bool> writing::submit_chunk(size_t source) {
 // One chunk of each rank in turn, so that all slabs drain alike.
 result<bool> writing::submit_ready() {
     bool any = false;
-    for (size_t source = 0; source < job_.sources.size(); source++) {
+    for (size_t looked = 0; looked < job_.sources.size(); looked++) {
         if (engine_.full() || !pace_.open(mono_ns())) break;
-        auto submitted = submit_chunk(source);
+        auto submitted = submit_chunk(turn_);
         if (!submitted) return submitted;
         any = any || *submitted;
+        turn_ = (turn_ + 1) % job_.sources.size();  // also in the next round: a limit may end each one after a chunk
     }
     return any;
 }
@@ -227,7 +229,7 @@ void drain::note_direct_refused(const std::string& path) {
     log_.warning("the file system of '" + path + "' refuses O_DIRECT writes, writing through the page cache");
 }
 
-// The pack that a worker before this one has sealed, and died before it could note that.
+// The pack that a worker before this one has sealed, and died before it could note that, or could sync the name.
 result<uint64_t> drain::sealed_before(drain_job& job) {
     const auto& who = job.image.who;
     uint64_t file_bytes = 0;
@@ -239,16 +241,16 @@ result<uint64_t> drain::sealed_before(drain_job& job) {
     if (!head) return head.error();
     if (head->image.header_checksum != job.image.header_checksum)
         return fail(code::busy, "couldn't write '" + path + "': another pack is sealed under its name");
+    if (auto synced = run_.sync_generation(job.id); !synced) return synced.error();
     job.bytes_done = file_bytes;
     return head->seal_checksum;
 }
 
-result<uint64_t> drain::write_once(drain_job& job) {
+result<uint64_t> drain::write_once(drain_job& job, int attempt_number) {
     job.bytes_done = 0;
     auto file = run_.create_pack(job.id, job.image.who.node_index, job.image.who.node_count, job.image.file_bytes);
-    if (!file && file.error().what == code::busy) return sealed_before(job);
+    if (!file && file.error().what == code::busy && attempt_number == 0) return sealed_before(job);
     if (!file) return file.error();
-    if (file->detour()) log_.warning(file->detour()->context + "; this pack is written to '" + file->path() + "'");
     if (file->direct() && !direct_refused_ && !io::takes_direct_writes(file->fd())) note_direct_refused(file->path());
     if (direct_refused_) {
         if (auto done = file->use_buffered(); !done) return done.error();
@@ -288,7 +290,7 @@ drain_outcome drain::carry_out(drain_job& job) {
     const uint64_t start_ns = mono_ns();
     drain_outcome outcome;
     for (int attempt = 0;; attempt++) {
-        auto seal = write_once(job);
+        auto seal = write_once(job, attempt);
         if (seal) {
             outcome.sealed = true;
             outcome.seal_checksum = *seal;

@@ -58,7 +58,7 @@ public:
     drain_outcome carry_out(drain_job& job);
 
 private:
-    result<uint64_t> write_once(drain_job& job);
+    result<uint64_t> write_once(drain_job& job, int attempt_number);
     result<uint64_t> sealed_before(drain_job& job);
     void note_direct_refused(const std::string& path);
     bool may_retry(const drain_job& job, const failure& why, int attempt) const;

@@ -123,7 +123,7 @@ result<void> node::on_frame(link& from, const arena::frame& what) {
             return fail(code::invalid, "restore came without its layout");
         ranks_[rank].wants_restore = true;
         if (stage_ == stage::refused) refuse(from, start_.refusal.what, start_.refusal.text);
-        if (stage_ == stage::training) from.send_message(arena::restored{start_.restored_step, mine_.incarnation});
+        if (stage_ == stage::training) answer_late_restore(from, rank);
         return {};
     }
     case message::chunk_taken: {
@@ -144,6 +144,23 @@ result<void> node::on_frame(link& from, const arena::frame& what) {
     case message::bye: return on_bye(rank);
     default: return fail(code::invalid, "unexpected message " + std::to_string(static_cast<int>(what.type)));
     }
+}
+
+// A worker before this one may not have come to tell a rank that everything is loaded.  A process that is new has
+// nothing of it, and the others train already.
+void node::answer_late_restore(link& to, uint32_t rank) {
+    if (ranks_[rank].facts.again) return to.send_message(arena::restored{start_.restored_step, mine_.incarnation});
+    refuse(to, code::invalid,
+           "'" + facts_.launch + "' has restored already, and this process of rank " +
+               std::to_string(ranks_[rank].facts.rank) +
+               " came later; end the other ranks and start all of them anew (a new srun, or another VARDE_LAUNCH)");
+}
+
+// The same start again, after all its ranks have ended: a loop around the program, or a run that is opened anew.  Where
+// there are other nodes, their ranks may still train.
+bool node::is_repeated(const arena::hello& facts) const {
+    return !facts.again && facts_.node_count == 1 && facts.launch == facts_.launch && !ranks_.empty() &&
+           everyone_done();
 }
 
 result<void> node::check_hello(const arena::hello& facts) const {
@@ -176,7 +193,7 @@ result<void> node::on_hello(link& from, const arena::hello& facts) {
         refuse(from, code::unavailable, "this node's agent is ending with its job");
         return {};
     }
-    if (stage_ != stage::idle && facts.launch != facts_.launch) {  // on_tick() looks after it
+    if (stage_ != stage::idle && (facts.launch != facts_.launch || is_repeated(facts))) {  // on_tick() looks after it
         if (waiting_hellos_.empty()) waiting_since_ns_ = mono_ns();
         waiting_hellos_.emplace_back(&from, facts);
         return {};

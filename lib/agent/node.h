@@ -37,9 +37,8 @@ struct settings {
     uint64_t pulse_ms = 0;
     uint64_t silence_ns = 0;
     uint64_t node_mtbf_ns = 0;
-    std::vector<std::string> spread;  // mounts (store.h)
-    uint64_t write_bytes_per_s = 0;   // 0: no limit
-    uint32_t keep = 0;                // where the job does not say
+    uint64_t write_bytes_per_s = 0;  // 0: no limit
+    uint32_t keep = 0;               // where the job does not say
     uint32_t max_restarts = 0;
     bool embedded = false;  // started by the library: ends with its last rank
 };
@@ -119,6 +118,8 @@ public:
 private:
     // node.cc
     result<void> on_hello(link& from, const arena::hello& facts);
+    void answer_late_restore(link& to, uint32_t rank);
+    bool is_repeated(const arena::hello& facts) const;
     result<void> check_hello(const arena::hello& facts) const;
     void welcome_rank(link& from, const arena::hello& facts);
     void begin_start(const arena::hello& facts);

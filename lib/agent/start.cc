@@ -108,7 +108,6 @@ void node::open_run() {
     keeper_.post([this, start = start_number_.load(), mine = mine_, directory = facts_.directory, name = facts_.name] {
         if (start != start_number_) return;  // its ranks have died; looking for other writers takes seconds
         auto made = open_on_keeper(directory, name, mine);
-        if (made) made->files->run.spread_over(with_.spread);
         // std::function copies, so what can only be moved travels in a box.
         auto* box = new result<opened_run>(std::move(made));
         main_.post([this, start, box] {

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 namespace varde::client {
 
@@ -104,21 +105,29 @@ result<void> copier::wait() {
 failure copier::reason(code why) const {
     if (gpu_why_) return *gpu_why_;
     if (why == code::internal) return impossible_numbers();
+    if (why == code::no_memory) return fail(why, "there is no memory for the copying");
     if (why == code::fenced) return fail(why, "a newer start of this run exists, so this one writes no more");
     return fail(why, "the agent has released no memory for " + std::to_string(patience_ms_ / 1000) +
                          " s: the storage or the agent stalls");
 }
 
+// On a thread of ours in the training process: nothing is thrown out of here.
 void copier::copy_one(void* self, uint64_t index) {
     auto& it = *static_cast<copier*>(self);
-    const uint64_t number = it.first_ + index;
-    if (auto ordered = it.gpus_.await_order(); !ordered) return it.stop_with(std::move(ordered).error());
-    if (!it.wait_for_place(number)) return;
-    const uint64_t offset = index * it.ring_.chunk_bytes;
-    const uint64_t size = std::min(it.ring_.chunk_bytes, it.size_bytes_ - offset);
-    const auto place = it.ring_.slab.subspan((number % it.place_count_) * it.ring_.chunk_bytes, size);
-    if (auto filled = it.fill(offset, place); !filled) return it.stop_with(std::move(filled).error());
-    it.publish(number);
+    try {
+        it.copy(index);
+    } catch (const std::bad_alloc&) { it.stop_with(code::no_memory); }
+}
+
+void copier::copy(uint64_t index) {
+    const uint64_t number = first_ + index;
+    if (auto ordered = gpus_.await_order(); !ordered) return stop_with(std::move(ordered).error());
+    if (!wait_for_place(number)) return;
+    const uint64_t offset = index * ring_.chunk_bytes;
+    const uint64_t size = std::min(ring_.chunk_bytes, size_bytes_ - offset);
+    const auto place = ring_.slab.subspan((number % place_count_) * ring_.chunk_bytes, size);
+    if (auto filled = fill(offset, place); !filled) return stop_with(std::move(filled).error());
+    publish(number);
 }
 
 // The host copies its part while the GPUs are at theirs.

@@ -62,6 +62,7 @@ public:
 
 private:
     static void copy_one(void* self, uint64_t index);
+    void copy(uint64_t index);
     result<void> fill(uint64_t offset_bytes, std::span<std::byte> target);
     bool wait_for_place(uint64_t number);
     void publish(uint64_t number);

@@ -39,18 +39,20 @@ void copy_on_host(crew& hands, std::vector<part>& parts) {
 // The host copies its part while the GPUs are at theirs.
 result<void> copy_out(const copyists& with, const std::vector<arena::copy>& copies, const arranged_range& target,
                       std::span<const std::byte> slab) {
-    gpu::flight flight(with.gpus);
-    std::vector<part> parts;
+    std::vector<part> parts;  // first: it may find no memory, and then nothing must be under way
     for (const arena::copy& each : copies) {
         const memory& where = target.data[each.shard_index];
-        std::byte* const to = where.data + each.shard_offset;
-        const std::byte* const from = slab.data() + each.place_offset;
-        if (where.by != nullptr) {
-            flight.to_device(*where.by, to, from, each.size_bytes);
-            continue;
-        }
+        if (where.by != nullptr) continue;
         for (uint64_t done = 0; done < each.size_bytes; done += part_bytes)
-            parts.push_back({to + done, from + done, std::min(part_bytes, each.size_bytes - done)});
+            parts.push_back({where.data + each.shard_offset + done, slab.data() + each.place_offset + done,
+                             std::min(part_bytes, each.size_bytes - done)});
+    }
+    gpu::flight flight(with.gpus);
+    for (const arena::copy& each : copies) {
+        const memory& where = target.data[each.shard_index];
+        if (where.by != nullptr)
+            flight.to_device(*where.by, where.data + each.shard_offset, slab.data() + each.place_offset,
+                             each.size_bytes);
     }
     copy_on_host(with.hands, parts);
     return flight.land();

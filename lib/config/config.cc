@@ -6,7 +6,6 @@
 #include "base/units.h"
 #include "config/trusted_file.h"
 
-#include <algorithm>
 #include <fcntl.h>
 #include <new>
 #include <vector>
@@ -74,24 +73,6 @@ result<void> apply_write_limit(config& target, std::string_view text) {
     return {};
 }
 
-// "/flash0:/flash1"
-result<void> apply_spread(config& target, std::string_view text) {
-    std::vector<std::string> mounts;
-    while (!text.empty()) {
-        const size_t end = std::min(text.find(':'), text.size());
-        const std::string mount(text.substr(0, end));
-        text.remove_prefix(std::min(end + 1, text.size()));
-        if (mount.size() < 2 || mount.front() != '/' || mount.back() == '/')
-            return fail(code::invalid, "'" + printable(mount) + "' is not the absolute path of a mount");
-        if (std::find(mounts.begin(), mounts.end(), mount) != mounts.end())
-            return fail(code::invalid, "'" + printable(mount) + "' comes twice");
-        mounts.push_back(mount);
-    }
-    if (mounts.size() == 1) return fail(code::invalid, "one mount is nothing to spread over");
-    target.spread = std::move(mounts);
-    return {};
-}
-
 result<void> apply_bin_dir(config& target, std::string_view text) {
     if (!text.empty() && text.front() != '/') return fail(code::invalid, "it is not an absolute path");
     if (text.size() >= limits::path_bytes_max) return fail(code::invalid, "it is too long");
@@ -103,7 +84,6 @@ constexpr key_rule rules[] = {
     {"agent", "memory", "10%", apply_memory},
     {"agent", "chunk", "4M", apply_chunk},
     {"agent", "write_limit", "2G", apply_write_limit},
-    {"agent", "spread", "/flash0:/flash1", apply_spread},
     {"agent", "pulse_ms", "1000", apply_number<&config::pulse_ms, 10, 60'000>},
     {"agent", "silence_s", "30", apply_number<&config::silence_s, 1, 3600>},
     {"failures", "node_mtbf_h", "10000", apply_number<&config::node_mtbf_h, 1, 10'000'000>},

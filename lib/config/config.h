@@ -11,7 +11,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 namespace varde {
 
@@ -22,11 +21,10 @@ struct config {
     std::optional<uint64_t> memory_bytes;         // arena of a job without --ckpt-memory; at most one of the two is set
     std::optional<uint32_t> memory_percent = 10;  // of the node's memory
     uint64_t chunk_bytes =
-        4ULL << 20;                   // unit of copying and writing; a power of two of limits::chunk_bytes_min and more
-    std::vector<std::string> spread;  // mounts over which packs are spread; empty: each stays where its run is
-    uint64_t write_bytes_per_s = 0;   // a node writes checkpoints no faster; 0: no limit
-    uint32_t pulse_ms = 1000;         // period of the roster: one slot written, one read
-    uint32_t silence_s = 30;          // a slot that is silent for so long, while training stands, is a dead node
+        4ULL << 20;                  // unit of copying and writing; a power of two of limits::chunk_bytes_min and more
+    uint64_t write_bytes_per_s = 0;  // a node writes checkpoints no faster; 0: no limit
+    uint32_t pulse_ms = 1000;        // period of the roster: one slot written, one read
+    uint32_t silence_s = 30;         // a slot that is silent for so long, while training stands, is a dead node
 
     // failures
     uint32_t node_mtbf_h = 10'000;  // mean time between failures of one node, in hours: for --ckpt-interval=auto

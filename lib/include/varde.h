@@ -217,7 +217,8 @@ typedef struct varde_status_info {
     uint64_t stall_ns;      /* time spent inside varde_save and varde_fence */
     uint64_t stall_ns_max;  /* the longest of them for one generation */
     uint64_t pinned_bytes;  /* of the slab, registered with the CUDA driver; 0: no GPU in use, or refused */
-    uint64_t pin_error;     /* the CUDA driver's number (CUresult) of the refusal; 0: none. Copies are slower then */
+    uint64_t pin_error;     /* the CUDA driver's number (CUresult) of the refusal; 0: none. Copies are slower then,
+                             * and varde_fence waits inside the driver: as long as a GPU that hangs */
 } varde_status_info;
 
 /* Fills ret_status. Does not block. Returns VARDE_OK or VARDE_E_INVALID. */

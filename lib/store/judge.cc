@@ -146,7 +146,7 @@ result<void> measure(judged& of) {
         const std::string name = pack_name(i, what.node_count);
         const std::string looked_at = of.sealed[i] ? name : name + std::string(partial_suffix);
         struct stat info {};
-        if (::fstatat(of.directory.get(), looked_at.c_str(), &info, 0) != 0)  // a link leads to another mount
+        if (::fstatat(of.directory.get(), looked_at.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0)
             sizes[i].os_errno = errno;
         else sizes[i] = {0, S_ISREG(info.st_mode), static_cast<uint64_t>(info.st_size), changed_ns(info)};
     });

@@ -57,20 +57,12 @@ result<unique_fd> make_generation(int run, const std::string& run_path, const st
 
 }  // namespace
 
-// The generation's directory on another mount.  A pack there that has no link is not sealed: what a dead agent left.
-result<unique_fd> run_directory::make_elsewhere(const std::string& path, const std::string& generation,
-                                                const std::string& name) {
-    const size_t slash = path.rfind('/');
-    const result<run_directory> run = open(path.substr(0, slash), path.substr(slash + 1), true);
-    if (!run) return run.error();
-    result<unique_fd> directory = make_generation(run->fd_.get(), path, generation);
-    if (directory && ::unlinkat(directory->get(), name.c_str(), 0) != 0 && errno != ENOENT)
-        return os_error(errno, "couldn't remove '" + path + "/" + generation + "/" + name + "'");
-    return directory;
-}
-
-// The directory that the pack goes to; its names, but no file yet.
-result<pack_file> run_directory::place_pack(generation_id id, uint32_t node_index, const std::string& name) {
+result<pack_file> run_directory::create_pack(generation_id id, uint32_t node_index, uint32_t node_count,
+                                             uint64_t size_bytes) {
+    const std::string name = pack_name(node_index, node_count);
+    if (!parse_pack_name(name) || size_bytes == 0 || size_bytes > INT64_MAX)
+        return fail(code::invalid, "couldn't create a pack of node " + std::to_string(node_index) + " of " +
+                                       std::to_string(node_count) + " with " + std::to_string(size_bytes) + " bytes");
     const std::string generation = generation_name(id);
     result<unique_fd> directory = make_generation(fd_.get(), path_, generation);
     if (!directory) return std::move(directory).error();
@@ -78,33 +70,11 @@ result<pack_file> run_directory::place_pack(generation_id id, uint32_t node_inde
     made.directory_ = std::move(*directory);
     made.name_ = name;
     made.path_ = path_ + "/" + generation + "/" + name + std::string(partial_suffix);
+    made.size_bytes_ = size_bytes;
     struct stat info {};
     if (::fstatat(made.directory_.get(), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0)
         return fail(code::busy, "couldn't create '" + made.path_ + "': this pack is sealed already");
-    const size_t place = node_index % (elsewhere_.size() + 1);
-    if (place == 0) return made;
-    result<unique_fd> there = make_elsewhere(elsewhere_[place - 1], generation, name);
-    if (!there) {
-        made.detour_ = there.error();
-        return made;
-    }
-    made.home_ = std::move(made.directory_);
-    made.directory_ = std::move(*there);
-    made.target_ = elsewhere_[place - 1] + "/" + generation + "/" + name;
-    made.path_ = made.target_ + std::string(partial_suffix);
-    return made;
-}
-
-result<pack_file> run_directory::create_pack(generation_id id, uint32_t node_index, uint32_t node_count,
-                                             uint64_t size_bytes) {
-    const std::string name = pack_name(node_index, node_count);
-    if (!parse_pack_name(name) || size_bytes == 0 || size_bytes > INT64_MAX)
-        return fail(code::invalid, "couldn't create a pack of node " + std::to_string(node_index) + " of " +
-                                       std::to_string(node_count) + " with " + std::to_string(size_bytes) + " bytes");
-    result<pack_file> placed = place_pack(id, node_index, name);
-    if (!placed) return placed;
-    pack_file made = std::move(*placed);
-    made.size_bytes_ = size_bytes;
+    if (errno != ENOENT) return os_error(errno, "couldn't look for '" + made.path_ + "'");
     const std::string partial = made.partial_name();
     // What an agent of this node left when it died.  One that still writes to it does so into a file without a name.
     if (::unlinkat(made.directory_.get(), partial.c_str(), 0) != 0 && errno != ENOENT)
@@ -128,8 +98,7 @@ result<unique_fd> run_directory::open_pack(generation_id id, uint32_t node_index
     const result<unique_fd> directory = files::open_directory(fd_.get(), generation, path_ + "/" + generation);
     if (!directory) return directory.error();
     bool direct = false;
-    // Through a link, if it is one: packs may lie on other mounts (spread_over).
-    unique_fd fd(files::open_direct_at(directory->get(), name.c_str(), O_RDONLY | O_NONBLOCK, 0, &direct));
+    unique_fd fd(files::open_direct_at(directory->get(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0, &direct));
     if (!fd) return os_error(errno, "couldn't open the pack '" + path + "'");
     struct stat info {};
     if (::fstat(fd.get(), &info) != 0) return os_error(errno, "couldn't look at the pack '" + path + "'");
@@ -140,6 +109,12 @@ result<unique_fd> run_directory::open_pack(generation_id id, uint32_t node_index
         return os_error(errno, "couldn't set up the pack '" + path + "'");
     *ret_size_bytes = static_cast<uint64_t>(info.st_size);
     return fd;
+}
+
+result<void> run_directory::sync_generation(generation_id id) const {
+    const std::string path = path_ + "/" + generation_name(id);
+    const result<unique_fd> directory = files::open_directory(fd_.get(), generation_name(id), path);
+    return directory ? files::sync(directory->get(), path) : directory.error();
 }
 
 std::string pack_file::partial_name() const { return name_ + std::string(partial_suffix); }
@@ -187,10 +162,10 @@ result<void> pack_file::seal() {
     const int refused = files::rename_new(directory_.get(), partial_name().c_str(), name_.c_str());
     if (refused != 0) return failed(os_error(refused, "couldn't seal '" + path_ + "'"));
     fd_.reset();
-    if (result<void> synced = files::sync(directory_.get(), path_); !synced || !home_) return synced;
-    if (::symlinkat(target_.c_str(), home_.get(), name_.c_str()) != 0)
-        return os_error(errno, "couldn't make the link to '" + target_ + "'");
-    return files::sync(home_.get(), path_);
+    result<void> synced = files::sync(directory_.get(), path_);
+    // The name is the verdict, and this one may be gone with the next loss of power.
+    if (!synced) discard(::unlinkat(directory_.get(), name_.c_str(), 0), "the failure is what is told");
+    return synced;
 }
 
 pack_file::~pack_file() { abandon(); }
@@ -199,9 +174,6 @@ pack_file& pack_file::operator=(pack_file&& other) noexcept {
     if (this == &other) return *this;
     abandon();
     directory_ = std::move(other.directory_);
-    home_ = std::move(other.home_);
-    target_ = std::move(other.target_);
-    detour_ = std::move(other.detour_);
     fd_ = std::move(other.fd_);
     name_ = std::move(other.name_);
     path_ = std::move(other.path_);

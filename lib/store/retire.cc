@@ -42,6 +42,16 @@ result<void> remove_retired(int run, const std::string& run_path, const std::str
     return os_error(errno, "couldn't delete '" + path + "'");
 }
 
+result<void> remove_generation(int run, const std::string& run_path, generation_id id) {
+    const std::string name = generation_name(id);
+    const std::string retired = std::string(retired_prefix) + name;
+    // The sync keeps the rename ahead of the deletions on storage, too.
+    if (::renameat(run, name.c_str(), run, retired.c_str()) != 0)
+        return os_error(errno, "couldn't retire '" + run_path + "/" + name + "'");
+    if (const result<void> synced = files::sync(run, run_path); !synced) return synced;
+    return remove_retired(run, run_path, retired);
+}
+
 // Temporary files that are older: of a writer that died.  It costs nothing if one stays, and the next call tries again.
 void sweep(int directory, const std::vector<std::string>& names, time_t age_s) {
     const auto oldest_s = static_cast<time_t>(wall_ns() / ns_per_s) - age_s;
@@ -59,6 +69,22 @@ void sweep_below(int run, const std::string& run_path, const std::string& name) 
     if (!directory) return;
     const result<std::vector<std::string>> names = files::read_names(directory->get(), path);
     if (names) sweep(directory->get(), *names, writer_s_max);
+}
+
+// What earlier calls and dead writers have left in the run's directory and the roster.
+result<void> finish_earlier(int run, const std::string& run_path) {
+    const result<std::vector<std::string>> names = files::read_names(run, run_path);
+    if (!names) return names.error();
+    // In the run's directory it is a link on its way to be `latest`; a leader that lives only loses a new `latest`.
+    sweep(run, *names, 0);
+    sweep_below(run, run_path, "roster");
+    result<void> finished;
+    for (const std::string& name : *names) {
+        if (!name.starts_with(retired_prefix)) continue;
+        if (!parse_generation_name(std::string_view(name).substr(retired_prefix.size()))) continue;
+        keep_first(finished, remove_retired(run, run_path, name));
+    }
+    return finished;
 }
 
 // What of a run stays, and what may go.
@@ -97,54 +123,11 @@ result<void> select(int run, const std::string& run_path, uint32_t keep, generat
 
 }  // namespace
 
-// Its packs on other mounts.
-result<void> run_directory::remove_elsewhere(generation_id id) {
-    result<void> removed;
-    for (const std::string& path : elsewhere_) {
-        const result<unique_fd> run = files::open_directory(AT_FDCWD, path, path);
-        result<void> done = run ? remove_retired(run->get(), path, generation_name(id)) : run.error();
-        if (!done && done.error().what == code::not_found) continue;
-        keep_first(removed, std::move(done));
-    }
-    return removed;
-}
-
-result<void> run_directory::remove_generation(generation_id id) {
-    const std::string name = generation_name(id);
-    const std::string retired = std::string(retired_prefix) + name;
-    // The sync keeps the rename ahead of the deletions on storage, too.
-    if (::renameat(fd_.get(), name.c_str(), fd_.get(), retired.c_str()) != 0)
-        return os_error(errno, "couldn't retire '" + path_ + "/" + name + "'");
-    if (const result<void> synced = files::sync(fd_.get(), path_); !synced) return synced;
-    // Last the directory here, as long as it stands the rest is found again.
-    if (const result<void> removed = remove_elsewhere(id); !removed) return removed;
-    return remove_retired(fd_.get(), path_, retired);
-}
-
-// What earlier calls and dead writers have left in the run's directory and the roster.
-result<void> run_directory::finish_earlier() {
-    const result<std::vector<std::string>> names = files::read_names(fd_.get(), path_);
-    if (!names) return names.error();
-    // In the run's directory it is a link on its way to be `latest`; a leader that lives only loses a new `latest`.
-    sweep(fd_.get(), *names, 0);
-    sweep_below(fd_.get(), path_, "roster");
-    result<void> finished;
-    for (const std::string& name : *names) {
-        if (!name.starts_with(retired_prefix)) continue;
-        const auto id = parse_generation_name(std::string_view(name).substr(retired_prefix.size()));
-        if (!id) continue;
-        result<void> removed = remove_elsewhere(*id);
-        if (removed) removed = remove_retired(fd_.get(), path_, name);
-        keep_first(finished, std::move(removed));
-    }
-    return finished;
-}
-
 result<uint32_t> run_directory::retire(uint32_t keep, generation_id newest) {
     if (keep == 0)
         return fail(code::invalid, "couldn't retire checkpoints of '" + path_ + "': at least one must be kept");
     // One failure does not keep the others from going, or a full disk would stay full; the first is returned.
-    result<void> done = finish_earlier();
+    result<void> done = finish_earlier(fd_.get(), path_);
     selection of_run;
     keep_first(done, select(fd_.get(), path_, keep, newest, of_run));
     for (const generation_id id : of_run.kept) sweep_below(fd_.get(), path_, generation_name(id));
@@ -153,7 +136,7 @@ result<uint32_t> run_directory::retire(uint32_t keep, generation_id newest) {
     // Oldest first: whatever stops this, the newer ones are still there.
     std::reverse(of_run.superfluous.begin(), of_run.superfluous.end());
     for (const generation_id id : of_run.superfluous) {
-        result<void> removed = remove_generation(id);
+        result<void> removed = remove_generation(fd_.get(), path_, id);
         if (removed) ++removed_count;
         keep_first(done, std::move(removed));
     }

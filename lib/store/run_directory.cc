@@ -86,16 +86,6 @@ result<run_directory> run_directory::open(const std::string& directory, const st
     return run;
 }
 
-void run_directory::spread_over(const std::vector<std::string>& mounts) {
-    elsewhere_.clear();
-    for (size_t home = 0; home < mounts.size(); home++) {
-        if (!path_.starts_with(mounts[home] + "/")) continue;
-        const std::string below = path_.substr(mounts[home].size());
-        for (size_t i = 1; i < mounts.size(); i++) elsewhere_.push_back(mounts[(home + i) % mounts.size()] + below);
-        return;
-    }
-}
-
 result<roster> run_directory::open_roster(bool create) {
     if (create && ::mkdirat(fd_.get(), "roster", 0700) != 0 && errno != EEXIST)
         return os_error(errno, "couldn't create '" + path_ + "/roster'");

@@ -12,7 +12,6 @@
 
 #include <compare>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -78,11 +77,9 @@ public:
     bool direct() const noexcept { return direct_; }
     // Takes O_DIRECT off, for file systems that take it at open and answer EINVAL to a transfer.
     result<void> use_buffered();
-    // fsync, rename to the final name, fsync of the directory; then its link, where it lies on another mount.
-    // A failure is final: the pack stays unsealed.  fenced: another process of this node has begun the same pack anew.
+    // fsync, rename to the final name, fsync of the directory.  A failure is final: the pack stays unsealed.
+    // fenced: another process of this node has begun the same pack anew.
     result<void> seal();
-    // Why it does not lie on the mount where it should (spread_over).
-    const std::optional<failure>& detour() const noexcept { return detour_; }
     ~pack_file();
     pack_file(pack_file&&) noexcept;
     pack_file& operator=(pack_file&&) noexcept;
@@ -96,9 +93,6 @@ private:
     result<void> failed(failure why) noexcept;
 
     unique_fd directory_;
-    unique_fd home_;      // the generation's directory, where directory_ is on another mount
-    std::string target_;  // of the link in home_
-    std::optional<failure> detour_;
     unique_fd fd_;
     std::string name_;  // final
     std::string path_;  // for messages
@@ -112,10 +106,6 @@ public:
     static result<run_directory> open(const std::string& directory, const std::string& name, bool create);
 
     const std::string& path() const noexcept { return path_; }
-
-    // Spreads packs over several mounts: where the run lies below one of them, node i's pack goes below the i-th after
-    // it, at the same relative path, and the generation's directory has a link to it.  Readers need not know.
-    void spread_over(const std::vector<std::string>& mounts);
     result<roster> open_roster(bool create);
 
     // All generations, newest first, each judged by names, sizes and manifest (not by reading packs).
@@ -136,6 +126,9 @@ public:
     result<unique_fd> open_pack(generation_id id, uint32_t node_index, uint32_t node_count,
                                 uint64_t* ret_size_bytes) const;
 
+    // Makes the names in the generation's directory durable.
+    result<void> sync_generation(generation_id id) const;
+
     // Temporary name, fsync, rename, fsync of the directories; then `latest`.  Done already by another leader with the
     // same packs: success; with other packs: mismatch.
     result<void> commit(const manifest& record);
@@ -152,16 +145,8 @@ public:
     result<void> append_history(const std::string& line);
 
 private:
-    static result<unique_fd> make_elsewhere(const std::string& path, const std::string& generation,
-                                            const std::string& name);
-    result<pack_file> place_pack(generation_id id, uint32_t node_index, const std::string& name);
-    result<void> remove_generation(generation_id id);
-    result<void> remove_elsewhere(generation_id id);
-    result<void> finish_earlier();
-
     unique_fd fd_;
     std::string path_;
-    std::vector<std::string> elsewhere_;  // the run's directory below each other mount, in turn
 };
 
 }  // namespace varde::store

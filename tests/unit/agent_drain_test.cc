@@ -323,3 +323,33 @@ Test(agent_drain, is_no_faster_than_its_limit) {
     // Half a second, less the tenth that a pace lets its caller catch up.
     cr_assert_geq(outcome.duration_ns, 7 * ns_per_s / 20, "4 MiB at 8 MiB/s in %lu ns", outcome.duration_ns);
 }
+
+// A limit ends each round of the drain after a chunk: no rank may have all of them.
+Test(agent_drain, a_limit_does_not_starve_a_rank) {
+    constexpr uint64_t chunks = 64;
+    const temporary_directory in;
+    bench b(in.path(), 3, 4);
+    b.pace = io::pace(4 << 20);
+    drain_job job;
+    b.prepare(job, 1, {chunks * chunk_bytes, chunks * chunk_bytes, chunks * chunk_bytes});
+    std::atomic<bool> over{false};
+    uint64_t behind_max = 0;
+    std::thread watcher([&] {
+        while (!over) {
+            uint64_t least = UINT64_MAX;
+            uint64_t most = 0;
+            for (const auto& source : job.sources) {
+                const uint64_t released = source.control->released.load();
+                least = std::min(least, released);
+                most = std::max(most, released);
+            }
+            behind_max = std::max(behind_max, most - least);
+            std::this_thread::sleep_for(std::chrono::microseconds(500));
+        }
+    });
+    const auto outcome = b.run_through(job);
+    over = true;
+    watcher.join();
+    check_sealed(b, job, outcome);
+    cr_assert_leq(behind_max, chunks / 2, "a rank was %lu chunks behind", behind_max);
+}

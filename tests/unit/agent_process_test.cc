@@ -84,6 +84,39 @@ Test(agent_process, a_start_on_the_same_node_is_restored_from_memory) {
     for (auto& rank : ranks) rank.bye();
 }
 
+// Its memory has nothing of what the start has restored.
+Test(agent_process, a_rank_that_begins_anew_within_a_start_is_refused) {
+    const agent_process agent{agent_process::by_prolog{}};
+    {
+        auto ranks = start(agent, 2, "test.1", 0);
+        for (auto& rank : ranks) rank.save(100);
+        wait_complete(ranks[0], 100);
+        for (auto& rank : ranks) rank.close();
+    }
+    auto ranks = start(agent, 2, "test.2", 100);
+    ranks[1].close();
+    fake_rank anew(agent, 1, 2, "test.2");
+    anew.hello();
+    anew.ask_restore();
+    const auto frame = anew.receive();
+    cr_assert(frame.type == message::refused, "type %d", static_cast<int>(frame.type));
+    const auto refusal = need(arena::decode<arena::refused>(frame.payload));
+    cr_assert(refusal.text.find("has restored already") != std::string::npos, "%s", refusal.text.c_str());
+}
+
+Test(agent_process, a_start_that_has_ended_may_come_again_under_its_name) {
+    const agent_process agent{agent_process::by_prolog{}};
+    for (const uint64_t step : {uint64_t{100}, uint64_t{200}, uint64_t{300}}) {
+        auto ranks = start(agent, 2, "test.1", step - 100);
+        for (auto& rank : ranks) rank.save(step);
+        wait_complete(ranks[0], step);
+        for (auto& rank : ranks) {
+            if (step == 200) rank.close();
+            else rank.bye();
+        }
+    }
+}
+
 Test(agent_process, ranks_that_are_gone_right_after_staging_have_their_generation) {
     const agent_process agent;
     auto ranks = start(agent, 3, "test.1", 0);

@@ -32,7 +32,7 @@ Test(client_faults, an_agent_that_dies_in_mid_copy_and_comes_back_gets_the_whole
     cr_assert(run->run->wait(5000).has_value());
     cr_assert(starts_with(agent.drained(1), expected));
     cr_assert(agent.hellos().size() == 2 && agent.hellos()[1].again == 1);
-    cr_assert(agent.saves().size() == 2, "the new worker was told again");
+    cr_assert(eventually([&] { return agent.saves().size() == 2; }), "the new worker was told again");
     // And the next one as if nothing had been.
     cr_assert(run->run->save(2).has_value());
     cr_assert(run->run->wait(5000).has_value());

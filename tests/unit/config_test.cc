@@ -28,7 +28,7 @@ Test(config, nothing_means_defaults) {
 
 Test(config, reads_every_key) {
     const config found = parsed(
-        "agent:\n  memory: 64G\n  chunk: 8M\n  write_limit: 2G\n  spread: /a:/b/c\n  pulse_ms: 250\n  silence_s: 5\n"
+        "agent:\n  memory: 64G\n  chunk: 8M\n  write_limit: 2G\n  pulse_ms: 250\n  silence_s: 5\n"
         "failures:\n  node_mtbf_h: 500\n"
         "defaults:\n  keep: 7\n  max_restarts: 0\n"
         "prolog:\n  ready_ms: 2000\nepilog:\n  drain_s: 0\ncontroller:\n  free_s: 60\n"
@@ -36,7 +36,6 @@ Test(config, reads_every_key) {
     cr_assert(*found.memory_bytes == 64ULL << 30 && !found.memory_percent);
     cr_assert_eq(found.chunk_bytes, 8ULL << 20);
     cr_assert_eq(found.write_bytes_per_s, 2ULL << 30);
-    cr_assert(found.spread == (std::vector<std::string>{"/a", "/b/c"}));
     cr_assert_eq(found.pulse_ms, 250);
     cr_assert_eq(found.silence_s, 5);
     cr_assert_eq(found.node_mtbf_h, 500);
@@ -63,7 +62,7 @@ Test(config, the_file_we_ship_is_the_defaults) {
         keys += key;
         uncommented += line + "\n";
     }
-    cr_assert_eq(keys, 13 + 7, "the file names each key and section: %zu", keys);
+    cr_assert_eq(keys, 12 + 7, "the file names each key and section: %zu", keys);
     cr_assert(parsed(uncommented.c_str()) == config{});
 }
 
@@ -85,9 +84,6 @@ Test(config, a_refusal_names_file_line_key_and_reason) {
         {"agent:\n  write_limit: 5K\n",
          "varde.yaml:2'",
          {"agent.write_limit is '5K'", "less than 1M", "write_limit: 2G"}},
-        {"agent:\n  spread: /a\n", "varde.yaml:2'", {"agent.spread is '/a'", "nothing to spread", "/flash0:/flash1"}},
-        {"agent:\n  spread: /a:b\n", "varde.yaml:2'", {"agent.spread", "'b' is not the absolute", "/flash0:/flash1"}},
-        {"agent:\n  spread: /a:/b:/a\n", "varde.yaml:2'", {"agent.spread", "'/a' comes twice", "/flash0:/flash1"}},
         {"agent:\n\n  pulse_ms: 9\n", "varde.yaml:3'", {"agent.pulse_ms is '9'", "smaller than 10", "pulse_ms: 1000"}},
         {"agent:\n  pulse_ms: -1\n", "varde.yaml:2'", {"agent.pulse_ms is '-1'", "digit", "pulse_ms: 1000"}},
         {"agent:\n  silence_s: 1h\n", "varde.yaml:2'", {"agent.silence_s is '1h'", "not a digit", "silence_s: 30"}},
