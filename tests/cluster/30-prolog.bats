@@ -42,6 +42,9 @@ submit() { # SCRIPT OPTIONS...
     "$cluster" run sbatch --parsable --chdir=/flash --output=/flash/out.%j --ckpt-memory=16M "$@" /flash/job.sh
 }
 
+# The prolog has done its part; Slurm calls a job RUNNING a moment before.
+prepared() { "$cluster" exec "$1" test -e "/run/varde/$2/state.json"; }
+
 # field NODE JOB KEY: of the node's state.json
 field() { "$cluster" exec "$1" cat "/run/varde/$2/state.json" | json "$3"; }
 
@@ -59,6 +62,7 @@ by_hand() { "$cluster" exec node1 env -i "${@:2}" "/opt/varde/libexec/varde/$1";
     job=$(submit 'ls -l /run/varde/$SLURM_JOB_ID; sleep 100' --nodes=2 --ckpt-interval=1m)
     within 60 state_is "$job" RUNNING
     for node in node1 node2; do
+        within 20 prepared $node "$job"
         [[ $(field $node "$job" state) == ready ]]
         [[ $(processes $node) == *varde-agent* ]]
         [[ $(field $node "$job" arena_bytes) == 16777216 ]]
@@ -95,7 +99,7 @@ by_hand() { "$cluster" exec node1 env -i "${@:2}" "/opt/varde/libexec/varde/$1";
     local job
     mv "$VARDE_CLUSTER_DIR/varde/libexec/varde/varde-agent" "$VARDE_CLUSTER_DIR/varde/libexec/varde/away"
     job=$(submit 'sleep 100' --nodelist=node1 --ckpt-interval=1m)
-    within 60 state_is "$job" RUNNING
+    within 60 prepared node1 "$job"
     mv "$VARDE_CLUSTER_DIR/varde/libexec/varde/away" "$VARDE_CLUSTER_DIR/varde/libexec/varde/varde-agent"
     [[ $(field node1 "$job" state) == degraded ]]
     [[ $(field node1 "$job" reason) == *"couldn't start varde-agent: No such file"* ]]
@@ -105,11 +109,11 @@ by_hand() { "$cluster" exec node1 env -i "${@:2}" "/opt/varde/libexec/varde/$1";
     local job
     echo 'agent: {memry: 1G}' >"$VARDE_CLUSTER_DIR/etc/varde/varde.yaml"
     job=$(submit 'sleep 100' --nodelist=node1 --ckpt-interval=1m)
-    within 60 state_is "$job" RUNNING
+    within 60 prepared node1 "$job"
     cp "$BATS_FILE_TMPDIR/varde.yaml" "$VARDE_CLUSTER_DIR/etc/varde/varde.yaml"
     [[ $(field node1 "$job" reason) == *"varde.yaml:1"*"memry"* ]]
     job=$(submit 'sleep 100' --nodelist=node2 --ckpt-interval=1m --ckpt-memory=15T)
-    within 60 state_is "$job" RUNNING
+    within 60 prepared node2 "$job"
     [[ $(field node2 "$job" reason) == *"15 TiB"*"--ckpt-memory"* ]]
     "$cluster" run scancel --user=varde
     within 60 no_jobs
@@ -119,7 +123,7 @@ by_hand() { "$cluster" exec node1 env -i "${@:2}" "/opt/varde/libexec/varde/$1";
 @test "agents outlive a restart of slurmd, and its epilog ends them" {
     local job pid
     job=$(submit 'sleep 100' --nodelist=node1 --ckpt-interval=1m)
-    within 60 state_is "$job" RUNNING
+    within 60 prepared node1 "$job"
     pid=$(field node1 "$job" agent_pid)
     # shellcheck disable=SC2016 # for the node's shell
     "$cluster" exec node1 bash -c \
@@ -171,6 +175,7 @@ by_hand() { "$cluster" exec node1 env -i "${@:2}" "/opt/varde/libexec/varde/$1";
     [[ $(show "$job") == *" ExcNodeList=node2 "* ]]
     run "$cluster" run scontrol show node node2
     [[ $output == *State=DOWN* && $output == *"varde: slurmd does not answer, job $job requeued"* ]]
+    within 20 prepared node3 "$job"
     [[ $(field node3 "$job" restart_count) == 1 ]]
 }
 
