@@ -30,6 +30,11 @@ std::optional<job_facts> ask(const requeue& what, const slurm_tools& slurm, cons
 
 fate fate_of(const std::optional<job_facts>& job) { return job ? fate_of(*job, wall_ns() / ns_per_s) : fate::ended; }
 
+// Still in clean-up: it may yet turn out to be requeued.
+bool seems_ended(const std::optional<job_facts>& job) {
+    return job && fate_of(job) == fate::ended && job->state.find("COMPLETING") != std::string::npos;
+}
+
 bool contains(const std::vector<sight>& all, sight what) {
     return std::find(all.begin(), all.end(), what) != all.end();
 }
@@ -125,6 +130,11 @@ void start_now(const requeue& what, const slurm_tools& slurm, const job_facts& j
 void help(const requeue& what, const slurm_tools& slurm, const helper_limits& limits, const sink& log) {
     const auto until = deadline::in_ms(static_cast<uint64_t>(limits.total_ms));
     auto job = ask(what, slurm, limits, until, log);
+    // Between a requeue and the end of the batch script's own clean-up, Slurm shows the end of the start that is over.
+    for (int looks = 0; looks < limits.end_looks && seems_ended(job); looks++) {
+        sleep_ms(limits.end_look_ms);
+        job = ask(what, slurm, limits, until, log);
+    }
     if (fate_of(job) == fate::ended) return;
     const auto nodes = slurm.expand(what.node_list);
     if (!nodes) {

@@ -26,6 +26,8 @@ struct helper_limits {
     // slurmd (22.05 and others, not the newest) forgets an ended job only if it last tidied up two seconds ago.  A
     // job that starts there again sooner gets no Prolog, and so no agent.
     int forget_ms = 2'100;
+    int end_look_ms = 1'000;
+    int end_looks = 15;
     int start_look_ms = 1'500;
     int start_looks = 8;
 };

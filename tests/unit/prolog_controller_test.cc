@@ -149,7 +149,7 @@ names helped(const char* nodes = "n1,n2", int total_ms = 10'000, int forget_ms =
     limits.poll_ms = 20;
     limits.failures_max = 5;
     limits.forget_ms = forget_ms;
-    limits.start_look_ms = 20;
+    limits.end_look_ms = limits.start_look_ms = 20;
     names log;
     help({"7", nodes}, slurm_tools(folder, {"PATH=/usr/bin:/bin"}), limits,
          [&log](const std::string& line) { log.push_back(line); });
@@ -185,6 +185,18 @@ Test(helper, where_all_nodes_answer_it_only_starts) {
     const node_socket good(false);
     write_text("nodes", line_of(good.facts("n1")) + line_of(good.facts("n2")));
     write_text("job", completing() + "PENDING|N/A||\n");
+    helped();
+    cr_assert(read_text("calls") == "update JobId=7 StartTime=now\n", "%s", read_text("calls").c_str());
+}
+
+Test(helper, a_job_that_shows_the_end_of_its_last_start_is_looked_at_again) {
+    const node_socket good(false);
+    write_text("nodes", line_of(good.facts("n1")) + line_of(good.facts("n2")));
+    write_text("job", "COMPLETING|1000||\nCOMPLETING|1000||\n" + completing() + "PENDING|N/A||\n");
+    helped();
+    cr_assert(read_text("calls") == "update JobId=7 StartTime=now\n", "%s", read_text("calls").c_str());
+    write_text("calls", "");
+    write_text("job", "COMPLETING|1000||\nPENDING|N/A||\n");
     helped();
     cr_assert(read_text("calls") == "update JobId=7 StartTime=now\n", "%s", read_text("calls").c_str());
 }
