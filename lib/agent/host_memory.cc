@@ -1,11 +1,10 @@
 // Control groups are a tree, and each one above ours may be the one that is small.
 #include "agent/host_memory.h"
 
-#include "base/handle.h"
 #include "base/units.h"
+#include "store/files.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <fcntl.h>
 #include <string_view>
 #include <unistd.h>
@@ -16,18 +15,10 @@ namespace {
 
 constexpr size_t text_bytes_max = 64 << 10;
 
-// Empty where there is no such file; those of the kernel that are read here are short.
+// Empty where there is no such file.
 std::string text_of(const std::string& path) {
-    const unique_fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-    std::string text;
-    char buffer[4096];
-    while (file && text.size() < text_bytes_max) {
-        const ssize_t got = ::read(file.get(), buffer, sizeof buffer);
-        if (got < 0 && errno == EINTR) continue;
-        if (got <= 0) break;
-        text.append(buffer, static_cast<size_t>(got));
-    }
-    return text;
+    auto text = store::files::read_text(AT_FDCWD, path, text_bytes_max, path);
+    return text ? std::move(*text) : std::string();
 }
 
 // "max", and what version 1 writes for it, are larger than any node.
