@@ -1,84 +1,92 @@
-// glibc's getaddrinfo_a(): look-ups in threads of its own, and a wait that ends.
+// getaddrinfo() in threads of our own.  Not getaddrinfo_a(): glibc's gai_suspend() leaves its stack in a list that the
+// look-ups' threads write into after it has returned (seen with 2.36; they set a result before they take the lock).
 #include "epilog/controller/resolve.h"
 
 #include "base/clock.h"
 
+#include <algorithm>
+#include <condition_variable>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <netdb.h>
 #include <string>
+#include <system_error>
+#include <thread>
 
 namespace varde::controller {
 
 namespace {
 
-struct lookup {
+constexpr size_t threads_max = 16;
+
+struct question {
     std::string name;
     std::string service;
-    addrinfo hints{};
-    gaicb request{};
-
-    lookup(const node_facts& node, uint16_t port)
-        : name(node.address), service(std::to_string(node.port != 0 ? node.port : port)) {
-        hints.ai_socktype = SOCK_STREAM;
-        request.ar_name = name.c_str();
-        request.ar_service = service.c_str();
-        request.ar_request = &hints;
-    }
-    ~lookup() {
-        if (request.ar_result != nullptr) ::freeaddrinfo(request.ar_result);
-    }
-    lookup(const lookup&) = delete;
-    lookup& operator=(const lookup&) = delete;
 };
 
-void wait_for_all(std::vector<gaicb*>& requests, int timeout_ms) {
-    const auto until = deadline::in_ms(static_cast<uint64_t>(timeout_ms));
-    for (;;) {
-        bool under_way = false;
-        for (const gaicb* each : requests)
-            under_way = under_way || ::gai_error(const_cast<gaicb*>(each)) == EAI_INPROGRESS;
-        if (!under_way || until.passed()) return;
-        const int left_ms = until.left_ms();
-        const timespec left{left_ms / 1000, left_ms % 1000 * static_cast<long>(ns_per_ms)};
-        // It returns as soon as one of them has ended; what it says is in gai_error() as well.
-        ::gai_suspend(requests.data(), static_cast<int>(requests.size()), &left);
-    }
-}
+// Held by the threads, too: one that hangs in the resolver is left behind.
+struct lookups {
+    std::vector<question> questions;
+    std::mutex lock;
+    std::condition_variable ended;
+    std::vector<std::vector<socket_address>> found;
+    size_t next = 0;
+    size_t left = 0;
+};
 
-std::vector<socket_address> addresses_of(const lookup& ended) {
+std::vector<socket_address> addresses_of(const question& asked) {
+    addrinfo hints{};
+    hints.ai_socktype = SOCK_STREAM;
+    addrinfo* list = nullptr;
     std::vector<socket_address> found;
-    for (const addrinfo* each = ended.request.ar_result; each != nullptr; each = each->ai_next) {
+    if (::getaddrinfo(asked.name.c_str(), asked.service.c_str(), &hints, &list) != 0) return found;
+    for (const addrinfo* each = list; each != nullptr; each = each->ai_next) {
         socket_address address;
         if (each->ai_addrlen > sizeof address.bytes) continue;
         std::memcpy(&address.bytes, each->ai_addr, each->ai_addrlen);
         address.size_bytes = each->ai_addrlen;
         found.push_back(address);
     }
+    ::freeaddrinfo(list);
     return found;
+}
+
+void look_up(lookups& all) {
+    std::unique_lock held(all.lock);
+    while (all.next < all.questions.size()) {
+        const size_t mine = all.next++;
+        held.unlock();
+        auto found = addresses_of(all.questions[mine]);
+        held.lock();
+        all.found[mine] = std::move(found);
+        all.left--;
+        all.ended.notify_one();
+    }
+}
+
+// false: the host has no thread to give.
+bool start_thread(const std::shared_ptr<lookups>& all) {
+    try {
+        std::thread([all] { look_up(*all); }).detach();
+        return true;
+    } catch (const std::system_error&) { return false; }
 }
 
 }  // namespace
 
 std::vector<std::vector<socket_address>> resolve(const std::vector<node_facts>& nodes, uint16_t port, int timeout_ms) {
-    std::vector<std::unique_ptr<lookup>> lookups;
-    std::vector<gaicb*> requests;
-    for (const node_facts& node : nodes) {
-        lookups.push_back(std::make_unique<lookup>(node, port));
-        requests.push_back(&lookups.back()->request);
-    }
-    std::vector<std::vector<socket_address>> found(nodes.size());
-    if (nodes.empty()) return found;
-    // On failure some or none of them have begun; those that have not are in no state to be waited for.
-    if (::getaddrinfo_a(GAI_NOWAIT, requests.data(), static_cast<int>(requests.size()), nullptr) == 0)
-        wait_for_all(requests, timeout_ms);
-    for (size_t i = 0; i < nodes.size(); i++) {
-        const bool stopped = ::gai_error(requests[i]) != EAI_INPROGRESS || ::gai_cancel(requests[i]) == EAI_CANCELED;
-        if (stopped) found[i] = addresses_of(*lookups[i]);
-        // A thread of the C library still writes into it.  The program ends soon, and the thread with it.
-        else discard(static_cast<int>(lookups[i].release() != nullptr), "it is given to that thread");
-    }
-    return found;
+    const auto all = std::make_shared<lookups>();
+    for (const node_facts& node : nodes)
+        all->questions.push_back({node.address, std::to_string(node.port != 0 ? node.port : port)});
+    all->found.resize(nodes.size());
+    all->left = nodes.size();
+    size_t threads = 0;
+    while (threads < std::min(nodes.size(), threads_max) && start_thread(all)) threads++;
+    std::unique_lock held(all->lock);
+    if (threads > 0) all->ended.wait_for(held, std::chrono::milliseconds(timeout_ms), [&] { return all->left == 0; });
+    all->next = nodes.size();  // nobody begins another one
+    return all->found;         // a copy: a thread that was left behind may still write there
 }
 
 }  // namespace varde::controller
