@@ -83,7 +83,7 @@ $(shell mkdir -p $(O))$(file >$(O)/flags,$(flags))
 endif
 
 # ---- Libraries: one archive per folder of lib/, in the order of the layers (base first); main.cc stays out of them.
-layers := base pack io arena gpu config store agent client cli
+layers := base pack io arena topo gpu config store agent client cli
 sources = $(filter-out %/main.cc,$(wildcard lib/$(1)/*.cc))
 define archive
 $(O)/lib$(1).a: $(patsubst %.cc,$(O)/%.o,$(call sources,$(1)))
@@ -98,16 +98,18 @@ deps_base   := base
 deps_pack   := pack base
 deps_io     := io base
 deps_arena  := arena pack base
+deps_topo   := topo base
 deps_gpu    := gpu base
 deps_config := config base
 deps_store  := store pack base
 deps_agent  := agent store config io arena pack base
 deps_client := client gpu arena pack base
-deps_cli    := cli store pack base
+deps_cli    := cli topo store pack base
 deps_spank  := base
 deps_prolog := config base
 libs_pack   := -lxxhash
 libs_io     := -luring
+libs_topo   := $(shell $(PKG_CONFIG) --libs hwloc)
 libs_config := -lyaml-cpp
 libs_cli    := -lfmt
 archives = $(foreach dep,$(deps_$(1)),$(O)/lib$(dep).a)
