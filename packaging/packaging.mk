@@ -6,7 +6,7 @@ conf_files := $(filter-out %.md,$(wildcard conf/*))
 
 .PHONY: install uninstall
 install: $(programs) $(shared) $(examples)
-	install -d $(addprefix $(DESTDIR),$(bindir) $(libdir)/varde $(libexecdir) $(includedir) $(mandir)/man1 \
+	install -d $(addprefix $(DESTDIR),$(bindir) $(libdir)/varde $(libexecdir) $(includedir) $(mandir)/man1 $(mandir)/man5 \
 	  $(exampledir)/conf $(exampledir)/examples)
 	install -m 755 $(O)/bin/varde $(DESTDIR)$(bindir)/
 	install -m 755 $(addprefix $(O)/bin/,$(notdir $(installed_helpers))) $(DESTDIR)$(libexecdir)/
@@ -19,11 +19,13 @@ install: $(programs) $(shared) $(examples)
 	install -m 755 $(examples) $(DESTDIR)$(exampledir)/examples/
 	install -m 644 $(wildcard lib/examples/*.sbatch) $(DESTDIR)$(exampledir)/examples/
 	install -m 644 $(wildcard packaging/man/*.1) $(DESTDIR)$(mandir)/man1/
+	install -m 644 $(wildcard packaging/man/*.5) $(DESTDIR)$(mandir)/man5/
 
 # Configuration in /etc and runs on storage stay: they are the administrator's and the users'.
 uninstall:
 	rm -f $(DESTDIR)$(installed_programs) $(addprefix $(DESTDIR),$(installed_helpers))
 	rm -f $(addprefix $(DESTDIR)$(libdir)/,libvarde.so libvarde.so.0 libvarde.so.$(version) varde/spank_varde.so)
-	rm -f $(DESTDIR)$(includedir)/varde.h $(addprefix $(DESTDIR)$(mandir)/man1/,$(notdir $(wildcard packaging/man/*.1)))
+	rm -f $(DESTDIR)$(includedir)/varde.h
+	rm -f $(foreach n,1 5,$(addprefix $(DESTDIR)$(mandir)/man$(n)/,$(notdir $(wildcard packaging/man/*.$(n)))))
 	rm -rf $(DESTDIR)$(exampledir)
 	-rmdir $(DESTDIR)$(libdir)/varde $(DESTDIR)$(libexecdir) 2>/dev/null || true

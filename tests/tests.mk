@@ -78,11 +78,19 @@ $(O)/tests/tools/ranks $(O)/tests/tsan/client_gpu_tsan: | $(sim_drivers)
 $(O)/tests/tools/%: $(O)/tests/tools/%.o $(call archives,pack)
 	@mkdir -p $(@D)
 	$(link) $(call libraries,pack) $(LDFLAGS)
+$(O)/tests/tools/config_pages: $(O)/tests/tools/%: $(O)/tests/tools/%.o $(call archives,config)
+	@mkdir -p $(@D)
+	$(link) $(call libraries,config) $(LDFLAGS)
 # Ranks as a training program is: with the library alone.
 library_tools := ranks rounds killed_after_fence
 $(library_tools:%=$(O)/tests/tools/%): $(O)/tests/tools/%: $(O)/tests/tools/%.o $(O)/libvarde.so
 	@mkdir -p $(@D)
 	$(call quiet,LINK )$(CXX) $(ldflags) -o $@ $< -L$(O) -lvarde -Wl$(comma)-rpath$(comma)'$$ORIGIN/../..' $(LDFLAGS)
+
+# The documents of varde.yaml, from the parser's own table.
+.PHONY: config-pages
+config-pages: $(O)/tests/tools/config_pages
+	@$< conf/varde.yaml packaging/man/varde.yaml.5
 
 # ---- Style.  A stamp per file, made again when the file or a header of its changes; no objects: it runs beside a build
 .PHONY: tidy tidy-parts tidy-style tidy-cppcheck

@@ -1,8 +1,8 @@
 // varde.yaml: what the administrator of a cluster sets.  Every key has a default; a missing file means all defaults.
 //
 // Read by the prolog, the epilog and the controller hook as root (or SlurmUser) and by the agent as the user.  A
-// value here is a site's default; the job's --ckpt-* options win over `defaults` and `memory`.  conf/varde.yaml
-// describes each key for people.
+// value here is a site's default; the job's --ckpt-* options win over `defaults` and `memory`.  keys.h has what the
+// file may say, and how a key is added.
 #pragma once
 
 #include "base/result.h"
@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace varde {
 
@@ -48,11 +49,19 @@ struct config {
 uint64_t arena_bytes(const config& site, std::optional<uint64_t> job_bytes, std::optional<uint32_t> job_percent,
                      uint64_t node_bytes) noexcept;
 
+// What a file says, and where.
+struct config_file {
+    config values;
+    std::vector<uint32_t> lines;  // one per key of config_keys(): where it stands; 0: the default holds
+    bool exists = true;
+};
+
 // `path` is for messages.  Errors: invalid, with "PATH:LINE: KEY: reason" and a right example.
-result<config> parse_config(std::string_view text, const std::string& path);
+result<config_file> parse_config(std::string_view text, const std::string& path);
 
 // Reads the file under the rules of trusted_file.h.  A file that is missing gives the defaults; one that is wrong is
 // an error, because half a configuration is worse than none.
+result<config_file> load_config_file(const std::string& path);
 result<config> load_config(const std::string& path = config_path);
 
 }  // namespace varde

@@ -1,5 +1,6 @@
 // varde.yaml: defaults, every key, and refusals that name file, line, key and reason.
 #include "config/config.h"
+#include "config/keys.h"
 
 #include <criterion/criterion.h>
 #include <fstream>
@@ -10,7 +11,7 @@ using namespace varde;
 static config parsed(const char* text) {
     auto found = parse_config(text, "varde.yaml");
     cr_assert(found.has_value(), "%s", found.has_value() ? "" : found.error().context.c_str());
-    return *found;
+    return found->values;
 }
 
 static std::string file(const char* path) {
@@ -48,6 +49,29 @@ Test(config, reads_every_key) {
     cr_assert(*parsed("agent: {memory: 25%}").memory_percent == 25);
 }
 
+Test(config, a_value_is_shown_as_the_file_writes_it) {
+    for (const config_key& key : config_keys())
+        for (const std::string& text : {key.value.show(config{}), std::string(key.example)}) {
+            const std::string page = std::string(key.section) + ":\n  " + key.name + ": " + text + "\n";
+            cr_assert_str_eq(key.value.show(parsed(page.c_str())).c_str(), text.c_str(), "%s", page.c_str());
+        }
+    cr_assert(config_keys()[0].value.show(parsed("agent: {memory: 1536M}")) == "1536M");
+}
+
+Test(config, a_value_is_found_with_its_line) {
+    const auto found = parse_config("# site\nfailures:\n  node_mtbf_h: 5\nagent:\n\n  memory: 1G\n", "varde.yaml");
+    cr_assert(found.has_value());
+    for (size_t index = 0; index < config_keys().size(); index++) {
+        const std::string name = full_name(config_keys()[index]);
+        const uint32_t line = name == "agent.memory" ? 6 : name == "failures.node_mtbf_h" ? 3 : 0;
+        cr_assert_eq(found->lines[index], line, "%s: %u", name.c_str(), found->lines[index]);
+    }
+}
+
+Test(config, tabs_elsewhere_are_no_harm) {
+    cr_assert_eq(parsed("\t\nagent:\t# site\n  pulse_ms:\t250\n").pulse_ms, 250);
+}
+
 Test(config, the_file_we_ship_is_the_defaults) {
     const std::string shipped = file("conf/varde.yaml");
     cr_assert(parsed(shipped.c_str()) == config{});
@@ -62,7 +86,8 @@ Test(config, the_file_we_ship_is_the_defaults) {
         keys += key;
         uncommented += line + "\n";
     }
-    cr_assert_eq(keys, 12 + 7, "the file names each key and section: %zu", keys);
+    cr_assert_eq(keys, config_keys().size() + config_sections().size(), "the file names each key and section: %zu",
+                 keys);
     cr_assert(parsed(uncommented.c_str()) == config{});
 }
 
@@ -95,7 +120,20 @@ Test(config, a_refusal_names_file_line_key_and_reason) {
         {"agent: yes\n", "varde.yaml:1'", {"agent must hold", "", ""}},
         {"- a\n- b\n", "varde.yaml:1'", {"sections", "", ""}},
         {"agent:\n  [a]: 1\n", "varde.yaml:2'", {"single word", "", ""}},
-        {"agent:\n\tchunk: 4M\n", "varde.yaml:2'", {"", "", ""}},
+        {"agent:\n  memory: {a: 1}\n", "varde.yaml:2'", {"agent.memory has more than one value", "64G", "memory: 10%"}},
+        {"agent:\n  chunk: 4 M\n", "varde.yaml:2'", {"agent.chunk is '4 M'", "not a unit", "chunk: 4M"}},
+        {"agent:\n  write_limit: 2G/s\n", "varde.yaml:2'", {"agent.write_limit", "'G/s' is not a unit", "per second"}},
+        {"agent:\n  pulse_ms: 1.5\n",
+         "varde.yaml:2'",
+         {"agent.pulse_ms is '1.5'", "not a digit", "milliseconds, 10 to"}},
+        {"agent:\n  pulse_ms: true\n", "varde.yaml:2'", {"agent.pulse_ms is 'true'", "digit", "milliseconds"}},
+        {"agent:\n  silence_s: ~\n", "varde.yaml:2'", {"agent.silence_s is ''", "empty", "seconds, 1 to 3600"}},
+        {"agent:\n\tchunk: 4M\n", "varde.yaml:2'", {"indented by a tab", "", ""}},
+        {"agent:\n  chunk: 4M\n  \tmemory: 1G\n", "varde.yaml:3'", {"indented by a tab", "", ""}},
+        {"#\n\n\tagent: {}", "varde.yaml:3'", {"indented by a tab", "", ""}},
+        {"agent:\n  - chunk: 4M\n", "varde.yaml:2'", {"agent must hold", "", ""}},
+        {"agent:\n  chunk=4M\n", "varde.yaml:2'", {"agent must hold", "", ""}},
+        {"agent:\n   chunk: 4M\n  memory: 1G\n", "varde.yaml:3'", {"", "", ""}},
         {"agent: {chunk: 4M\n", "varde.yaml:2'", {"", "", ""}},
         {"agent: *unknown\n", "varde.yaml:1'", {"", "", ""}},
         {"---\nagent: {}\n---\nagent: {}\n", "varde.yaml'", {"more than one document", "", ""}},
