@@ -144,6 +144,8 @@ result<config_file> parse_config(std::string_view text, const std::string& path)
         if (documents.empty()) return found;
         auto done = walk(found, documents.front(), path);
         if (!done) return std::move(done).error();
+        const auto sound = check_storage(found.values.storage);
+        if (!sound) return fail(code::invalid, "couldn't use '" + path + "': " + sound.error().context);
         return found;
     } catch (const YAML::Exception& error) {
         return wrong(path, error.mark, printable(error.msg));

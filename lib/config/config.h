@@ -6,6 +6,7 @@
 #pragma once
 
 #include "base/result.h"
+#include "config/storage.h"
 
 #include <cstdint>
 #include <optional>
@@ -36,8 +37,11 @@ struct config {
 
     // prolog, epilog, controller
     uint32_t ready_ms = 900;  // the prolog waits so long for the agent; then the node is "degraded"
+    uint32_t probe_s = 5;     // the checkpoint directory has so long to answer the prolog
     uint32_t drain_s = 30;    // the epilog waits so long for staged data to become durable
     uint32_t free_s = 180;    // the controller's helper works so long on one requeue
+
+    storage_settings storage;
 
     // slurm
     std::string bin_dir;  // where scontrol and squeue are; empty: beside the running slurmd

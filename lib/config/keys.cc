@@ -10,6 +10,8 @@ namespace varde {
 namespace {
 
 constexpr uint64_t write_bytes_per_s_min = 1 << 20;
+// srun calls a prolog hung after MessageTimeout (10 s) less 2.
+constexpr uint32_t probe_s_max = 8;
 
 // A whole number between two bounds.
 template <auto member, uint32_t least, uint32_t most>
@@ -98,6 +100,47 @@ constexpr value_rule bin_dir{apply_bin_dir,
                              [](const config& source) { return source.bin_dir.empty() ? "\"\"" : source.bin_dir; },
                              [] { return std::string("an absolute path, or \"\""); }};
 
+// A value of the section `storage` that reads as `parse` says and is written as `format` does; "" where it is not set.
+template <auto member, auto parse, auto format, const char* const* words>
+constexpr value_rule storage{[](config& target, std::string_view text) -> result<void> {
+                                 target.storage.*member = storage_settings{}.*member;
+                                 if (text.empty()) return {};
+                                 auto value = parse(text);
+                                 if (!value) return std::move(value).error();
+                                 target.storage.*member = std::move(*value);
+                                 return {};
+                             },
+                             [](const config& source) {
+                                 const std::string text = format(source.storage.*member);
+                                 return text.empty() ? std::string("\"\"") : text;
+                             },
+                             [] { return std::string(*words); }};
+
+template <auto format>
+constexpr auto if_set = [](const auto& value) { return value ? format(*value) : std::string(); };
+
+constexpr const char* interface_words = "a name of at most 15 characters, or \"\"";
+constexpr const char* policy_words = "check, require or route";
+constexpr const char* subnet_words = "a network such as 10.1.0.0/16, or \"\"";
+constexpr const char* gateway_words = "an IP address, or \"\"";
+constexpr const char* targets_words = "PATH ADDRESS ADDRESS, PATH ADDRESS; or \"\"";
+constexpr auto interface = storage<&storage_settings::interface, parse_interface, format_interface, &interface_words>;
+constexpr auto policy = storage<&storage_settings::policy, parse_policy, format_policy, &policy_words>;
+constexpr auto subnet = storage<&storage_settings::subnet, parse_prefix, if_set<format_prefix>, &subnet_words>;
+constexpr auto gateway = storage<&storage_settings::gateway, parse_address, if_set<format_address>, &gateway_words>;
+constexpr auto targets = storage<&storage_settings::targets, parse_targets, format_targets, &targets_words>;
+
+// A least value that the interface must have.
+template <auto member, uint32_t most>
+constexpr value_rule least{[](config& target, std::string_view text) -> result<void> {
+                               auto value = parse_number(text, most);
+                               if (!value) return std::move(value).error();
+                               target.storage.*member = static_cast<uint32_t>(*value);
+                               return {};
+                           },
+                           [](const config& source) { return std::to_string(source.storage.*member); },
+                           [] { return "0 to " + std::to_string(most) + "; 0: any"; }};
+
 constexpr config_section sections[] = {
     {"agent",
      "The agent: one process per job and node.  Its arena holds a checkpoint from the moment it is copied "
@@ -107,6 +150,9 @@ constexpr config_section sections[] = {
     {"prolog", "Root's program on each node before a job."},
     {"epilog", "Root's program on each node after a job."},
     {"controller", "The helper of EpilogSlurmctld that frees a requeued job from dead nodes."},
+    {"storage",
+     "The network that is to carry the checkpoints.  The prolog looks which interface leads to the servers of the file "
+     "system that holds the job's checkpoint directory."},
     {"slurm", "The Slurm of this cluster."},
 };
 
@@ -130,11 +176,32 @@ constexpr config_key keys[] = {
      "How often one job is requeued after failures.", "MAX_RESTARTS"},
     {"prolog", "ready_ms", "milliseconds", "900", number<&config::ready_ms, 50, 60'000>,
      "How long the prolog waits for the agent; later, the node's state is \"degraded\" and the job starts without it."},
+    {"prolog", "probe_s", "seconds", "5", number<&config::probe_s, 1, probe_s_max>,
+     "How long the checkpoint directory has to answer; later, it is taken for hung, which the journal says, and the "
+     "job "
+     "starts."},
     {"epilog", "drain_s", "seconds", "30", number<&config::drain_s, 0, 3600>,
      "How long the epilog waits until staged checkpoints are on storage.  The node stays COMPLETING for so long at "
      "most.  Slurm's PrologEpilogTimeout, where set, must be longer."},
     {"controller", "free_s", "seconds", "180", number<&config::free_s, 10, 3600>,
      "The helper gives up after so long; the job then starts when Slurm lets it."},
+    {"storage", "interface", "", "ib0", interface,
+     "Its interface on the nodes.  Empty: the prolog reports which one is used, and expects nothing."},
+    {"storage", "policy", "", "check", policy,
+     "check: what is wrong is said in the journal.  require: the job then has no agent of the prolog, too.  route: a "
+     "host route over the interface is added for each server in `subnet` that is reached over another one, until the "
+     "last job of the node that needs it has ended; what cannot be put right is said in the journal."},
+    {"storage", "subnet", "", "10.1.0.0/16", subnet,
+     "The servers' network, needed for `route`: no route is added to an address outside."},
+    {"storage", "gateway", "", "10.1.0.1", gateway,
+     "The router to it, for `route`.  Empty: the servers are on the interface's own network."},
+    {"storage", "targets", "", "/weka 10.1.0.5 10.1.0.6", targets,
+     "Servers where the mount does not name them (GPFS, Weka, BeeGFS).  The longest path that holds the directory "
+     "counts, and wins over what the mount says."},
+    {"storage", "mtu_min", "bytes", "9000", least<&storage_settings::mtu_min_bytes, 65'536>,
+     "The least MTU of the interface."},
+    {"storage", "speed_min_mbps", "Mbit/s", "100000", least<&storage_settings::speed_min_mbps, 100'000'000>,
+     "The least speed of the interface, as /sys/class/net/INTERFACE/speed has it; one that has none passes."},
     {"slurm", "bin_dir", "", "/usr/bin", bin_dir,
      "Where scontrol and squeue are.  Empty: beside the running slurmd (or slurmctld), else /usr/bin."},
 };

@@ -32,7 +32,9 @@ Test(config, reads_every_key) {
         "agent:\n  memory: 64G\n  chunk: 8M\n  write_limit: 2G\n  pulse_ms: 250\n  silence_s: 5\n"
         "failures:\n  node_mtbf_h: 500\n"
         "defaults:\n  keep: 7\n  max_restarts: 0\n"
-        "prolog:\n  ready_ms: 2000\nepilog:\n  drain_s: 0\ncontroller:\n  free_s: 60\n"
+        "prolog:\n  ready_ms: 2000\n  probe_s: 3\nepilog:\n  drain_s: 0\ncontroller:\n  free_s: 60\n"
+        "storage:\n  interface: ib0\n  policy: route\n  subnet: 10.1.0.0/16\n  gateway: 10.2.0.1\n"
+        "  targets: /weka 10.1.0.5 10.1.0.6, /gpfs/a fd00::7\n  mtu_min: 9000\n  speed_min_mbps: 200000\n"
         "slurm:\n  bin_dir: /opt/slurm/bin\n");
     cr_assert(*found.memory_bytes == 64ULL << 30 && !found.memory_percent);
     cr_assert_eq(found.chunk_bytes, 8ULL << 20);
@@ -43,8 +45,16 @@ Test(config, reads_every_key) {
     cr_assert_eq(found.keep, 7);
     cr_assert_eq(found.max_restarts, 0);
     cr_assert_eq(found.ready_ms, 2000);
+    cr_assert_eq(found.probe_s, 3);
     cr_assert_eq(found.drain_s, 0);
     cr_assert_eq(found.free_s, 60);
+    cr_assert(found.storage.interface == "ib0" && found.storage.policy == storage_policy::route);
+    cr_assert(format_prefix(*found.storage.subnet) == "10.1.0.0/16");
+    cr_assert(format_address(*found.storage.gateway) == "10.2.0.1");
+    const std::vector<storage_target> targets{{"/weka", {*parse_address("10.1.0.5"), *parse_address("10.1.0.6")}},
+                                              {"/gpfs/a", {*parse_address("fd00::7")}}};
+    cr_assert(found.storage.targets == targets);
+    cr_assert(found.storage.mtu_min_bytes == 9000 && found.storage.speed_min_mbps == 200'000);
     cr_assert(found.bin_dir == "/opt/slurm/bin");
     cr_assert(*parsed("agent: {memory: 25%}").memory_percent == 25);
 }
@@ -53,7 +63,7 @@ Test(config, a_value_is_shown_as_the_file_writes_it) {
     for (const config_key& key : config_keys())
         for (const std::string& text : {key.value.show(config{}), std::string(key.example)}) {
             const std::string page = std::string(key.section) + ":\n  " + key.name + ": " + text + "\n";
-            cr_assert_str_eq(key.value.show(parsed(page.c_str())).c_str(), text.c_str(), "%s", page.c_str());
+            cr_assert(key.value.show(parsed(page.c_str())) == text, "%s", page.c_str());
         }
     cr_assert(config_keys()[0].value.show(parsed("agent: {memory: 1536M}")) == "1536M");
 }
@@ -115,6 +125,17 @@ Test(config, a_refusal_names_file_line_key_and_reason) {
         {"agent:\n  silence_s: 99999\n", "varde.yaml:2'", {"agent.silence_s", "larger than 3600", "silence_s: 30"}},
         {"defaults:\n  keep: 0\n", "varde.yaml:2'", {"defaults.keep is '0'", "smaller than 1", "keep: 3"}},
         {"slurm:\n  bin_dir: bin\n", "varde.yaml:2'", {"slurm.bin_dir is 'bin'", "absolute", "bin_dir: /usr/bin"}},
+        {"prolog:\n  probe_s: 9\n", "varde.yaml:2'", {"prolog.probe_s", "larger than 8", "probe_s: 5"}},
+        {"storage: {interface: ../x}\n", "varde.yaml:1'", {"storage.interface", "no name", "interface: ib0"}},
+        {"storage: {policy: force}\n", "varde.yaml:1'", {"storage.policy is 'force'", "'require'", "policy: check"}},
+        {"storage: {policy: require}\n", "varde.yaml'", {"storage.policy needs storage.interface", "", ""}},
+        {"storage: {interface: ib0, policy: route}\n", "varde.yaml'", {"'route' needs storage.subnet", "", ""}},
+        {"storage: {subnet: 10.1.0.0}\n", "varde.yaml:1'", {"storage.subnet", "no length", "subnet: 10.1.0.0/16"}},
+        {"storage: {gateway: router}\n", "varde.yaml:1'", {"storage.gateway", "no IP address", "gateway: 10.1.0.1"}},
+        {"storage: {targets: \"weka 10.1.0.5\"}\n", "varde.yaml:1'", {"storage.targets", "absolute path", ""}},
+        {"storage: {targets: \"/weka\"}\n", "varde.yaml:1'", {"storage.targets", "has no addresses", ""}},
+        {"storage: {targets: \"/weka a.b\"}\n", "varde.yaml:1'", {"storage.targets", "'a.b' is no IP address", ""}},
+        {"storage: {mtu_min: big}\n", "varde.yaml:1'", {"storage.mtu_min", "digit", "mtu_min: 9000"}},
         {"agent:\n  chunk: 4M\n  chunk: 8M\n", "varde.yaml:3'", {"'chunk' comes twice", "", ""}},
         {"agent:\n  chunk: 4M\nagent:\n  chunk: 8M\n", "varde.yaml:3'", {"'agent' comes twice", "", ""}},
         {"agent: yes\n", "varde.yaml:1'", {"agent must hold", "", ""}},
