@@ -15,17 +15,27 @@ namespace {
 
 constexpr const char* footer =
     "DIR is a run's directory or a directory of runs; PATH also a generation (step-000000001200.r3) or a pack.\n"
-    "Exit status: 0 good, 1 damaged or incomplete, 2 wrong usage or not readable. More in varde(1).";
+    "Exit status: 0 good, 1 damaged, incomplete or refused, 2 wrong usage or not readable. More in varde(1).";
 
 // What the command line asked for.
 struct request {
     list_options list;
     verify_options verify;
     show_options show;
+    config_options config;
     CLI::App* list_verb = nullptr;
     CLI::App* verify_verb = nullptr;
     CLI::App* show_verb = nullptr;
+    CLI::App* config_verb = nullptr;
 };
+
+void describe_site_verbs(CLI::App& program, request& wanted) {
+    wanted.config_verb = program.add_subcommand("config", "print the configuration in force, and where it comes from");
+    wanted.config_verb->add_option("--file", wanted.config.file, "default: /etc/varde/varde.yaml")->type_name("FILE");
+    wanted.config_verb->add_option("--run-dir", wanted.config.run_directory, "default: /run/varde")->type_name("DIR");
+    wanted.config_verb->add_flag("--job", wanted.config.job, "for this job: with its options and variables");
+    wanted.config_verb->add_flag("--json", wanted.config.json, "print JSON");
+}
 
 void describe(CLI::App& program, request& wanted) {
     program.set_version_flag("--version", "varde " VARDE_VERSION);
@@ -46,6 +56,8 @@ void describe(CLI::App& program, request& wanted) {
     wanted.show_verb->add_option("--name", wanted.show.name, "only tensors whose name matches this shell pattern")
         ->type_name("GLOB");
     wanted.show_verb->add_flag("--json", wanted.show.json, "print JSON");
+
+    describe_site_verbs(program, wanted);
 }
 
 // Help and version are results, too; everything else that ends the parsing is wrong usage.
@@ -65,7 +77,8 @@ status end_of_parsing(const CLI::App& program, const CLI::ParseError& end, conso
 status carry_out(const request& wanted, console to) {
     if (wanted.list_verb->parsed()) return list(wanted.list, to);
     if (wanted.verify_verb->parsed()) return verify(wanted.verify, to);
-    return show(wanted.show, to);
+    if (wanted.show_verb->parsed()) return show(wanted.show, to);
+    return show_config(wanted.config, to);
 }
 
 }  // namespace
@@ -77,7 +90,7 @@ void complain(console to, const failure& why) {
 }
 
 int run(int argc, const char* const* argv, console to) try {
-    CLI::App program{"Varde: looks at checkpoints of training jobs.", "varde"};
+    CLI::App program{"Varde: looks at checkpoints of training jobs, and at what makes them.", "varde"};
     request wanted;
     describe(program, wanted);
     status outcome = status::failed;

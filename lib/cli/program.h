@@ -9,7 +9,7 @@ namespace varde::cli {
 // Exit statuses of the program.
 enum class status : int {
     good = 0,
-    damaged = 1,  // something that was read is damaged, or a generation that was named is not complete
+    damaged = 1,  // something that was read is damaged or refused, or a generation that was named is not complete
     failed = 2,   // wrong usage, or something could not be read
 };
 

@@ -30,6 +30,14 @@ struct show_options {
 };
 status show(const show_options& options, console to);
 
+struct config_options {
+    std::string file;  // empty: /etc/varde/varde.yaml
+    std::string run_directory = "/run/varde";
+    bool job = false;  // what a job's own options and variables make of it
+    bool json = false;
+};
+status show_config(const config_options& options, console to);
+
 // "varde: TEXT" on the error stream.
 void complain(console to, const failure& why);
 
