@@ -35,7 +35,7 @@ struct entry {
 constexpr double busy_cores = 0.2;
 constexpr entry entries[] = {
     {"write_vs_fio write_vs_plain", durable_figures},
-    {"restore_vs_fio", restore_figures},
+    {"restore_vs_fio restore_vs_fio_copy", restore_figures},
     {"staging_vs_copy stall_ms_1gib", staging_figures},
     {"due_ns", due_figures},
     {"agent_cpu_s_per_gb agent_overhead_mib", agent_figures},

@@ -55,7 +55,7 @@ std::string speed_text(uint64_t size_bytes, std::vector<double> seconds);  // "2
 
 // Each file of the bench takes the figures that come from one set-up.
 result<figures> durable_figures(const settings& with);  // write_vs_fio, write_vs_plain
-result<figures> restore_figures(const settings& with);  // restore_vs_fio
+result<figures> restore_figures(const settings& with);  // restore_vs_fio, restore_vs_fio_copy
 result<figures> staging_figures(const settings& with);  // staging_vs_copy, stall_ms_1gib
 result<figures> due_figures(const settings& with);      // due_ns
 result<figures> agent_figures(const settings& with);    // agent_cpu_s_per_gb, agent_overhead_mib

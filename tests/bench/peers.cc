@@ -4,9 +4,13 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/process.h"
+#include "pack/layout.h"
 
+#include <atomic>
 #include <cerrno>
+#include <cstring>
 #include <fcntl.h>
+#include <thread>
 #include <unistd.h>
 #include <nlohmann/json.hpp>
 
@@ -35,6 +39,27 @@ result<double> run_fio(const settings& with, fio_way way, uint64_t size_bytes) {
                     "fio failed (status " + std::to_string(ran->exit_status) + "): " + ran->output.substr(0, 300));
     const double took_s = answer["jobs"][0].value("job_runtime", 0.0) / 1000;
     if (took_s <= 0) return fail(code::unavailable, "fio has not said how long it took");
+    return took_s;
+}
+
+result<double> read_beside_copy(const settings& with, const mapping& source, const mapping& target, double pace_s) {
+    constexpr size_t piece_bytes = limits::chunk_bytes_default;
+    std::atomic<bool> ended{false};
+    std::thread copying([&] {
+        const uint64_t start = mono_ns();
+        for (size_t done = 0; !ended; done += piece_bytes) {
+            const double due_s = pace_s * static_cast<double>(done) / static_cast<double>(target.size_bytes());
+            const double early_s = due_s - seconds_since(start);
+            if (early_s > 0) std::this_thread::sleep_for(std::chrono::duration<double>(early_s));
+            const std::span<const std::byte> piece(source.data() + done % source.size_bytes(), piece_bytes);
+            const uint64_t sum = pack::checksum(piece);
+            std::memcpy(target.data() + done % target.size_bytes(), piece.data(), piece_bytes);
+            if (sum == 0) std::memset(target.data(), 1, 1);  // so that the checksum is of use
+        }
+    });
+    result<double> took_s = run_fio(with, fio_way::read, target.size_bytes());
+    ended = true;
+    copying.join();
     return took_s;
 }
 
