@@ -5,14 +5,15 @@
 #include "base/clock.h"
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <cstring>
-#include <memory>
 #include <mutex>
 #include <netdb.h>
 #include <string>
 #include <system_error>
 #include <thread>
+#include <utility>
 
 namespace varde::controller {
 
@@ -25,14 +26,32 @@ struct question {
     std::string service;
 };
 
-// Held by the threads, too: one that hangs in the resolver is left behind.
 struct lookups {
+    std::atomic<uint32_t> holders{0};
     std::vector<question> questions;
     std::mutex lock;
     std::condition_variable ended;
     std::vector<std::vector<socket_address>> found;
     size_t next = 0;
     size_t left = 0;
+};
+
+// The caller and each thread hold them, and the last one lets go: a thread that hangs in the resolver is left behind.
+class holder {
+public:
+    explicit holder(lookups* held) noexcept : held_(held) { held_->holders++; }
+    holder(holder&& other) noexcept : held_(std::exchange(other.held_, nullptr)) {}
+    holder(const holder&) = delete;
+    holder& operator=(const holder&) = delete;
+    holder& operator=(holder&&) = delete;
+    ~holder() {
+        if (held_ != nullptr && held_->holders.fetch_sub(1) == 1) delete held_;
+    }
+    lookups* operator->() const noexcept { return held_; }
+    lookups& operator*() const noexcept { return *held_; }
+
+private:
+    lookups* held_;
 };
 
 std::vector<socket_address> addresses_of(const question& asked) {
@@ -66,9 +85,9 @@ void look_up(lookups& all) {
 }
 
 // false: the host has no thread to give.
-bool start_thread(const std::shared_ptr<lookups>& all) {
+bool start_thread(lookups& all) {
     try {
-        std::thread([all] { look_up(*all); }).detach();
+        std::thread([mine = holder(&all)] { look_up(*mine); }).detach();
         return true;
     } catch (const std::system_error&) { return false; }
 }
@@ -76,13 +95,13 @@ bool start_thread(const std::shared_ptr<lookups>& all) {
 }  // namespace
 
 std::vector<std::vector<socket_address>> resolve(const std::vector<node_facts>& nodes, uint16_t port, int timeout_ms) {
-    const auto all = std::make_shared<lookups>();
+    const holder all(new lookups);
     for (const node_facts& node : nodes)
         all->questions.push_back({node.address, std::to_string(node.port != 0 ? node.port : port)});
     all->found.resize(nodes.size());
     all->left = nodes.size();
     size_t threads = 0;
-    while (threads < std::min(nodes.size(), threads_max) && start_thread(all)) threads++;
+    while (threads < std::min(nodes.size(), threads_max) && start_thread(*all)) threads++;
     std::unique_lock held(all->lock);
     if (threads > 0) all->ended.wait_for(held, std::chrono::milliseconds(timeout_ms), [&] { return all->left == 0; });
     all->next = nodes.size();  // nobody begins another one
