@@ -1,6 +1,7 @@
 // From state.json to nothing.
 #include "epilog/drain.h"
 
+#include "prolog/directory_probe.h"
 #include "prolog/job_directory.h"
 #include "prolog/log.h"
 #include "prolog/state.h"
@@ -12,7 +13,10 @@ namespace varde::node {
 result<void> end_job(const std::string& run_directory, uint32_t job_id, int drain_ms, stop_function stop) {
     auto directory = job_directory::open(run_directory, job_id);
     if (!directory) return directory.error().what == code::not_found ? result<void>() : std::move(directory).error();
-    const auto outcome = stop(known_state(*directory, job_id), drain_ms);
+    const state known = known_state(*directory, job_id);
+    // SIGKILL waits for it in the kernel, so nothing of the job's has to stay for it.
+    if (!end_left_probe(known)) log_line(LOG_WARNING, held_probe_line(known));
+    const auto outcome = stop(known, drain_ms);
     if (!outcome) return outcome.error();
     if (*outcome == stop_outcome::killed && drain_ms > 0)
         log_line(LOG_WARNING,

@@ -4,20 +4,17 @@
 #include "base/clock.h"
 #include "base/process.h"
 #include "base/units.h"
+#include "prolog/user_process.h"
 
 #include <array>
 #include <cerrno>
-#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <fcntl.h>
-#include <grp.h>
 #include <poll.h>
-#include <pwd.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 
 namespace varde::node {
@@ -25,14 +22,6 @@ namespace varde::node {
 namespace {
 
 constexpr size_t ready_line_bytes_max = 512;
-
-void reset_signals() {
-    for (int signal = 1; signal < NSIG; signal++)
-        ::signal(signal, SIG_DFL);  // fails for SIGKILL, SIGSTOP: they cannot be set
-    sigset_t none;
-    sigemptyset(&none);
-    ::sigprocmask(SIG_SETMASK, &none, nullptr);
-}
 
 // What slurmd has for itself: protection from the OOM killer, and a limit on locked memory that is far below an
 // arena.  The arena is bounded by the control group and by the check before; io_uring counts its buffers once more
@@ -51,30 +40,6 @@ void set_limits() {
     ::close(score);
 }
 
-// Standard streams to /dev/null, the two descriptors to their numbers, all others closed.
-bool arrange_descriptors(int listener, int ready) {
-    // Out of the way first: one of them may have the number of another.
-    const int high_listener = ::fcntl(listener, F_DUPFD, 10);
-    const int high_ready = ::fcntl(ready, F_DUPFD, 10);
-    const int low_null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
-    const int null = low_null < 0 ? -1 : ::fcntl(low_null, F_DUPFD, 10);
-    // cppcheck-suppress resourceLeak ; the process ends if this fails, and the last line closes it if not
-    if (high_listener < 0 || high_ready < 0 || null < 0) return false;
-    // Nothing is closed by its number from here on: the numbers change their meaning.
-    for (int stream = 0; stream <= 2; stream++)
-        if (::dup2(null, stream) < 0) return false;
-    if (::dup2(high_listener, agent_listen_fd) < 0 || ::dup2(high_ready, agent_ready_fd) < 0) return false;
-    return ::syscall(SYS_close_range, agent_ready_fd + 1, ~0U, 0) == 0;
-}
-
-bool become(uid_t uid, gid_t gid) {
-    // The names come from the host's user database, in this process, because a database that hangs must not hang the
-    // prolog.
-    const passwd* entry = ::getpwuid(uid);
-    const int grouped = entry != nullptr ? ::initgroups(entry->pw_name, gid) : ::setgroups(1, &gid);
-    return grouped == 0 && ::setresgid(gid, gid, gid) == 0 && ::setresuid(uid, uid, uid) == 0 && ::setuid(0) != 0;
-}
-
 [[noreturn]] void give_up(const char* what) {
     std::array<char, 256> line{};
     const int length =
@@ -91,7 +56,9 @@ bool become(uid_t uid, gid_t gid) {
     char go = 0;
     // End of file: the prolog is gone, and nobody has written this process down.
     if (::read(gate, &go, 1) != 1) ::_exit(0);
-    if (!arrange_descriptors(listener, ready)) ::_exit(127);
+    const int kept[] = {listener, ready};
+    static_assert(agent_listen_fd == 3 && agent_ready_fd == 4);
+    if (!arrange_descriptors(kept, 2)) ::_exit(127);
     ::umask(077);
     if (::chdir("/") != 0) give_up("change to /");
     if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) give_up("give up new privileges");

@@ -57,6 +57,7 @@ void run(int count, char** arguments) {
     if (const auto missing = node::missing_prolog_flags_here()) node::log_line(LOG_WARNING, *missing);
     const node::state made = node::set_up(asked, *job_id, where);
     if (!made.ready) node::log_line(LOG_WARNING, "degraded: " + made.reason);
+    if (!made.directory_problem.empty()) node::log_line(LOG_WARNING, made.directory_problem);
 }
 
 }  // namespace

@@ -34,8 +34,10 @@ bool send_signal(int process, int signal) noexcept;
 bool wait_process(int process, int timeout_ms) noexcept;
 
 struct process_name {
-    pid_t pid = 0;
+    pid_t pid = 0;  // 0: none
     uint64_t start_ticks = 0;
+
+    bool operator==(const process_name&) const = default;
 };
 
 // Processes of the session that this process leads or has led.  The kernel gives the number to nobody else while one

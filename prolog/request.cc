@@ -38,13 +38,23 @@ result<request> read_request(environment get) {
         if (!*each) return each->error();
     // An agent of root would follow a user's paths with root's rights.
     if (*uid == 0) return fail(code::invalid, "root's jobs get no agent; submit the job as an ordinary user");
-    request found{*job, *uid, *gid, 0, {}, {}};
+    request found;
+    found.job_id = *job;
+    found.uid = *uid;
+    found.gid = *gid;
     if (get("SLURM_JOB_RESTART_COUNT") != nullptr) {
         const auto count = read_id(get, "SLURM_JOB_RESTART_COUNT");
         if (!count) return count.error();
         found.restart_count = *count;
     }
+    if (get("SLURM_JOB_NUM_NODES") != nullptr) {
+        const auto count = read_id(get, "SLURM_JOB_NUM_NODES");
+        if (!count) return count.error();
+        found.node_count = *count;
+    }
     if (const char* user = get("SLURM_JOB_USER")) found.user = user;
+    if (const char* name = get("SLURM_JOB_NAME")) found.job_name = name;
+    if (const char* directory = get("SLURM_JOB_WORK_DIR")) found.work_directory = directory;
     auto wish = options_from_environment("SPANK_VARDE_", get);
     if (!wish) return std::move(wish).error();
     found.wish = std::move(*wish);

@@ -17,7 +17,10 @@ struct request {
     uid_t uid = 0;
     gid_t gid = 0;
     uint32_t restart_count = 0;
-    std::string user;  // as Slurm knows the name; may be empty
+    uint32_t node_count = 1;
+    std::string user;            // as Slurm knows the name; may be empty
+    std::string job_name;        // empty: this Slurm does not tell its prolog
+    std::string work_directory;  // empty: not known
     options wish;
 };
 

@@ -5,6 +5,7 @@
 #include "config/config.h"
 #include "prolog/agent_start.h"
 #include "prolog/cgroup.h"
+#include "prolog/directory_probe.h"
 #include "prolog/log.h"
 #include "prolog/memory.h"
 #include "prolog/slurm_host.h"
@@ -67,6 +68,7 @@ void remove_socket(const job_directory& directory) {
 // Ends what an earlier start of the job has left: its epilog was interrupted, or never ran.  An agent that does not end
 // holds the job's memory and control group: no second one beside it, and `made` goes on naming it.
 result<void> clean(const job_directory& directory, const state& before, state& made, stop_function stop) {
+    if (!end_left_probe(before)) log_line(LOG_WARNING, held_probe_line(before));
     const auto stopped = stop(before, 0);
     if (!stopped) {
         made.agent_pid = before.agent_pid;
@@ -133,8 +135,8 @@ void take_down(const job_directory& directory, state& made, stop_function stop) 
     made.cgroup = false;
 }
 
-result<void> try_set_up(const job_directory& directory, const request& job, const places& where, state& made) {
-    const auto site = load_config(where.config);
+result<void> try_set_up(const job_directory& directory, const request& job, const result<config>& site,
+                        const places& where, state& made) {
     if (!site) return site.error();
     auto arena = choose_arena(job, *site);
     if (!arena) return std::move(arena).error();
@@ -161,8 +163,12 @@ state set_up(const result<request>& asked, uint32_t job_id, const places& where,
     auto done = clean(*directory, before, made, stop);
     if (done && !asked) done = asked.error();
     if (done) {
-        done = try_set_up(*directory, *asked, where, made);
+        const auto site = load_config(where.config);
+        // It answers, or does not, while the agent starts.
+        auto probe = directory_probe::begin(*asked, made);
+        done = try_set_up(*directory, *asked, site, where, made);
         if (!done) take_down(*directory, made, stop);
+        probe.finish(*asked, static_cast<int>((site ? site->probe_s : config{}.probe_s) * 1000), made);
     }
     if (!done) made.reason = done.error().context;
     const auto written = write_state(*directory, made);

@@ -1,6 +1,7 @@
 // state.json, written and read.
 #include "prolog/state.h"
 
+#include "base/limits.h"
 #include "base/units.h"
 #include "config/trusted_file.h"
 #include "prolog/log.h"
@@ -15,6 +16,10 @@ namespace {
 
 constexpr size_t state_bytes_max = 16 << 10;
 constexpr size_t reason_bytes_max = 1024;
+constexpr size_t problem_bytes_max = 2048;  // it names paths
+constexpr size_t directory_bytes_max = limits::path_bytes_max;
+
+constexpr uint64_t pid_max = std::numeric_limits<pid_t>::max();
 
 using nlohmann::json;
 
@@ -39,6 +44,19 @@ bool read_flag(const json& from, const char* key, bool& to) {
     return true;
 }
 
+// What was seen of the checkpoint directory.  Younger than the rest: a job that was started by an older prolog has none
+// of it, and its agent is to be found all the same.
+bool read_directory(const json& from, state& to) {
+    if (!from.contains("directory")) return true;
+    uint64_t pid = 0;
+    if (!read_text(from, "directory", to.directory) || !read_text(from, "directory_problem", to.directory_problem) ||
+        !read_number(from, "probe_pid", pid_max, pid) ||
+        !read_number(from, "probe_start_ticks", UINT64_MAX, to.probe.start_ticks))
+        return false;
+    to.probe.pid = static_cast<pid_t>(pid);
+    return true;
+}
+
 }  // namespace
 
 std::string encode_state(const state& from) {
@@ -53,6 +71,10 @@ std::string encode_state(const state& from) {
         {"arena_bytes", from.arena_bytes},
         {"cgroup", from.cgroup},
         {"cgroup_reason", printable(from.cgroup_reason, reason_bytes_max)},
+        {"directory", printable(from.directory, directory_bytes_max)},
+        {"directory_problem", printable(from.directory_problem, problem_bytes_max)},
+        {"probe_pid", static_cast<uint64_t>(from.probe.pid)},
+        {"probe_start_ticks", from.probe.start_ticks},
     };
     return text.dump() + "\n";
 }
@@ -65,14 +87,13 @@ result<state> decode_state(const std::string& text) {
     uint64_t uid = 0;
     uint64_t restarts = 0;
     uint64_t pid = 0;
-    constexpr uint64_t pid_max = std::numeric_limits<pid_t>::max();
     const bool complete =
         root.is_object() && read_number(root, "job", UINT32_MAX, job) && read_number(root, "uid", UINT32_MAX, uid) &&
         read_number(root, "restart_count", UINT32_MAX, restarts) && read_number(root, "agent_pid", pid_max, pid) &&
         read_number(root, "agent_start_ticks", UINT64_MAX, found.agent_start_ticks) &&
         read_number(root, "arena_bytes", UINT64_MAX, found.arena_bytes) && read_text(root, "state", word) &&
         read_text(root, "reason", found.reason) && read_flag(root, "cgroup", found.cgroup) &&
-        read_text(root, "cgroup_reason", found.cgroup_reason);
+        read_text(root, "cgroup_reason", found.cgroup_reason) && read_directory(root, found);
     if (!complete || (word != "ready" && word != "degraded"))
         return fail(code::damaged, "a state file of another form");
     found.job_id = static_cast<uint32_t>(job);

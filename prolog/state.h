@@ -6,6 +6,7 @@
 
 #include "base/result.h"
 #include "prolog/job_directory.h"
+#include "prolog/process_table.h"
 
 #include <cstdint>
 #include <string>
@@ -21,8 +22,11 @@ struct state {
     pid_t agent_pid = 0;             // 0: no agent runs
     uint64_t agent_start_ticks = 0;  // of /proc/PID/stat: tells the agent from a later process of the same number
     uint64_t arena_bytes = 0;
-    bool cgroup = false;        // the agent has a control group of its own; false: it lives in slurmd's
-    std::string cgroup_reason;  // why, then
+    bool cgroup = false;            // the agent has a control group of its own; false: it lives in slurmd's
+    std::string cgroup_reason;      // why, then
+    std::string directory;          // of the checkpoints, as far as the prolog can know; empty: it cannot
+    std::string directory_problem;  // one line; empty: none was seen
+    process_name probe;             // the child that looked at it, where the kernel holds it in hanging storage
 
     bool operator==(const state&) const = default;
 };

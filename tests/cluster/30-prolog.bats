@@ -14,7 +14,7 @@ setup_file() {
     cp "$build/spank_varde.so" "$tree/lib/varde/"
     for program in agent prolog epilog controller; do cp "$build/bin/varde-$program" "$tree/libexec/varde/"; done
     # A busy build machine is slower than a node that waits for a job.
-    printf 'prolog: {ready_ms: 20000}\nepilog: {drain_s: 5}\n' >"$BATS_FILE_TMPDIR/varde.yaml"
+    printf 'prolog: {ready_ms: 20000, probe_s: 2}\nepilog: {drain_s: 5}\n' >"$BATS_FILE_TMPDIR/varde.yaml"
     "$cluster" up --nodes 3 --varde "$tree" --varde-yaml "$BATS_FILE_TMPDIR/varde.yaml"
 }
 
@@ -117,6 +117,53 @@ by_hand() { "$cluster" exec node1 env -i "${@:2}" "/opt/varde/libexec/varde/$1";
     [[ $(field node2 "$job" reason) == *"15 TiB"*"--ckpt-memory"* ]]
     "$cluster" run scancel --user=varde
     within 60 no_jobs
+    all_nodes_up
+}
+
+# hang NODE DIRECTORY: a file system there that takes each question and answers none, until $hung ends.
+hang() {
+    "$cluster" exec "$1" mkdir -p "$2"
+    "$cluster" exec "$1" python3 - "$2" <<'END' 3>&- &
+import ctypes, os, struct, sys
+device = os.open("/dev/fuse", os.O_RDWR)
+options = f"fd={device},rootmode=40000,user_id=0,group_id=0,allow_other".encode()
+if ctypes.CDLL(None).mount(b"hung", sys.argv[1].encode(), b"fuse", 0, options) != 0:
+    sys.exit("couldn't mount")
+unique = struct.unpack_from("=IIQ", os.read(device, 1 << 16))[2]
+os.write(device, struct.pack("=IiQ", 80, 0, unique) + struct.pack("=IIIIHHI", 7, 31, 0, 0, 0, 0, 4096) + bytes(40))
+while True:
+    os.read(device, 1 << 16)
+END
+    hung=$!
+    within 10 "$cluster" exec "$1" grep -q " $2 .* - fuse hung " /proc/self/mountinfo
+}
+
+@test "a checkpoint directory that hangs delays the job by the deadline at most, and drains nothing" {
+    local job began
+    hang node1 /tmp/hung
+    began=$EPOCHREALTIME
+    job=$(submit 'echo started; sleep 100' --nodelist=node1 --ckpt-interval=1m --ckpt-dir=/tmp/hung/%u)
+    within 60 grep -q started "$flash/out.$job"
+    echo "# the job started $(awk "BEGIN { printf \"%.1f\", $EPOCHREALTIME - $began }") s after it was submitted" >&3
+    [[ $(field node1 "$job" state) == ready ]]
+    [[ $(field node1 "$job" directory) == /tmp/hung/varde ]]
+    [[ $(field node1 "$job" directory_problem) == *"'/tmp/hung/varde' did not answer within 2 s"*"the job starts"* ]]
+    "$cluster" exec node1 test -e "/proc/$(field node1 "$job" probe_pid)"
+    all_nodes_up
+    "$cluster" run scancel "$job"
+    within 60 gone node1 "/run/varde/$job"
+    within 60 no_jobs
+    all_nodes_up
+    kill "$hung"
+    "$cluster" exec node1 umount /tmp/hung
+}
+
+@test "a checkpoint directory of no use is said, and the job runs" {
+    local job
+    job=$(submit 'echo started; sleep 100' --nodelist=node2 --ckpt-interval=1m --ckpt-dir=/etc/varde)
+    within 60 grep -q started "$flash/out.$job"
+    [[ $(field node2 "$job" directory_problem) == *"user 61001 may not make a run in it: Permission denied"* ]]
+    [[ $(field node2 "$job" state) == ready ]]
     all_nodes_up
 }
 

@@ -26,9 +26,9 @@ static const char* look_up(const char* name) {
 }
 
 static void good_environment() {
-    table = {{"SLURM_JOB_ID", "7"},       {"SLURM_JOB_UID", "1000"},        {"SLURM_JOB_GID", "1000"},
-             {"SLURM_JOB_USER", "anna"},  {"SLURM_JOB_RESTART_COUNT", "2"}, {"SPANK_VARDE_INTERVAL", "20m"},
-             {"SPANK_VARDE_MEMORY", "1G"}};
+    table = {{"SLURM_JOB_ID", "7"},        {"SLURM_JOB_UID", "1000"},        {"SLURM_JOB_GID", "1000"},
+             {"SLURM_JOB_USER", "anna"},   {"SLURM_JOB_RESTART_COUNT", "2"}, {"SPANK_VARDE_INTERVAL", "20m"},
+             {"SPANK_VARDE_MEMORY", "1G"}, {"SLURM_JOB_NUM_NODES", "192"},   {"SLURM_JOB_WORK_DIR", "/home/anna"}};
 }
 TestSuite(request, .init = good_environment);
 
@@ -39,7 +39,8 @@ Test(request, reads_the_job) {
     cr_assert_eq(asked->uid, 1000);
     cr_assert_eq(asked->gid, 1000);
     cr_assert_eq(asked->restart_count, 2);
-    cr_assert(asked->user == "anna");
+    cr_assert(asked->user == "anna" && asked->work_directory == "/home/anna" && asked->job_name.empty());
+    cr_assert_eq(asked->node_count, 192);
     cr_assert_eq(*asked->wish.interval_s, 1200);
     cr_assert_eq(*asked->wish.memory_bytes, 1ULL << 30);
 }
@@ -70,6 +71,7 @@ Test(request, refuses_hostile_values) {
     expect_refused("SLURM_JOB_UID", "-1", "SLURM_JOB_UID");
     expect_refused("SLURM_JOB_UID", "4294967295", "SLURM_JOB_UID");
     expect_refused("SLURM_JOB_GID", "users", "SLURM_JOB_GID");
+    expect_refused("SLURM_JOB_NUM_NODES", "two", "SLURM_JOB_NUM_NODES");
     expect_refused("SLURM_JOB_RESTART_COUNT", "many", "SLURM_JOB_RESTART_COUNT");
     expect_refused("SPANK_VARDE_INTERVAL", "$(reboot)", "SPANK_VARDE_INTERVAL");
     expect_refused("SPANK_VARDE_MEMORY", "1000T", "SPANK_VARDE_MEMORY");
@@ -200,6 +202,9 @@ static state sample() {
     made.arena_bytes = 1ULL << 40;
     made.cgroup = true;
     made.cgroup_reason = "none";
+    made.directory = "/flash/anna";
+    made.directory_problem = "checkpoint directory '/flash/anna' did not answer";
+    made.probe = {43, 17};
     return made;
 }
 
@@ -216,6 +221,20 @@ Test(state, hostile_texts_become_printable) {
     cr_assert(back.has_value() && back->reason.starts_with("a?b??x") && back->reason.size() < 1100);
 }
 
+// A job that an older prolog has set up ends with the new epilog.
+Test(state, of_an_older_prolog_is_understood) {
+    state made;
+    made.job_id = 7;
+    made.agent_pid = 4242;
+    std::string text = encode_state(made);
+    for (const char* younger :
+         {"\"directory\":\"\",", "\"directory_problem\":\"\",", "\"probe_pid\":0,", "\"probe_start_ticks\":0,"}) {
+        cr_assert(text.find(younger) != std::string::npos, "%s", text.c_str());
+        text.erase(text.find(younger), std::string(younger).size());
+    }
+    cr_assert(*decode_state(text) == made);
+}
+
 Test(state, refuses_another_form) {
     const std::string good = encode_state(sample());
     for (size_t length = 0; length + 2 < good.size(); length++)
@@ -225,6 +244,7 @@ Test(state, refuses_another_form) {
                                                                      {"\"ready\"", "\"fine\""},
                                                                      {"\"job\":7", "\"job\":4294967296"},
                                                                      {"\"cgroup\":true", "\"cgroup\":\"/varde/7\""},
+                                                                     {"\"probe_pid\":43", "\"probe_pid\":-43"},
                                                                      {"\"uid\"", "\"gid\""}}) {
         std::string bad = good;
         bad.replace(bad.find(from), from.size(), to);
