@@ -71,7 +71,7 @@ void prepare(const node_memory& memory, logger& log) {
         return;
     }
     state = arena::reservation::done;
-    if (auto done = lock_memory(memory.arena); !done) log.warning(done.error().context);
+    if (auto done = lock_memory(memory); !done) log.warning(done.error().context);
 }
 
 }  // namespace

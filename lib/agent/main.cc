@@ -34,14 +34,15 @@ struct arguments {
     int ready_fd = -1;
     std::string socket;  // embedded
     std::string config_file;
-    uint64_t arena_bytes = 0;
+    agent::arena_wish arena;
     bool max_restarts_given = false;
     agent::settings with;
 };
 
 constexpr const char* usage =
-    "usage: varde-agent --listen-fd N --ready-fd N --job ID --arena-bytes N [--restart-count N] [--slurm-bin DIR]\n"
-    "                   [--config FILE] [--max-restarts N]        (by the prolog)\n"
+    "usage: varde-agent --listen-fd N --ready-fd N --job ID --arena-bytes N [--huge-pages BYTES]\n"
+    "                   [--restart-count N] [--slurm-bin DIR] [--config FILE] [--max-restarts N]        (by the "
+    "prolog)\n"
     "       varde-agent --embedded --socket PATH [--arena-bytes N] [--config FILE]  (by the library)\n";
 
 // An embedded agent inside a Slurm job, where no prolog has started one: it can still requeue the job, if the host's
@@ -62,6 +63,7 @@ enum : int {
     job,
     restart_count,
     arena,
+    huge_pages,
     slurm_bin,
     config_file,
     max_restarts,
@@ -74,6 +76,7 @@ constexpr option option_names[] = {{"listen-fd", required_argument, nullptr, lis
                                    {"job", required_argument, nullptr, job},
                                    {"restart-count", required_argument, nullptr, restart_count},
                                    {"arena-bytes", required_argument, nullptr, arena},
+                                   {"huge-pages", required_argument, nullptr, huge_pages},
                                    {"slurm-bin", required_argument, nullptr, slurm_bin},
                                    {"config", required_argument, nullptr, config_file},
                                    {"max-restarts", required_argument, nullptr, max_restarts},
@@ -94,7 +97,8 @@ result<void> take_option(arguments& given, int which, const std::string& text) {
     case ready_fd: return number(given.ready_fd, INT32_MAX);
     case job: return number(given.with.job_id, UINT32_MAX);
     case restart_count: return number(given.with.restart_count, UINT32_MAX);
-    case arena: return number(given.arena_bytes, 1ULL << 50);
+    case arena: return number(given.arena.size_bytes, 1ULL << 50);
+    case huge_pages: return number(given.arena.huge_page_bytes, 1ULL << 30);
     case max_restarts: given.max_restarts_given = true; return number(given.with.max_restarts, UINT32_MAX);
     case slurm_bin: given.with.slurm_bin = text; return {};
     case config_file: given.config_file = text; return {};
@@ -129,10 +133,11 @@ result<void> fill_in(arguments& given) {
         given.with.slurm_bin = site->bin_dir.empty() ? "/usr/bin" : site->bin_dir;
         if (::access((given.with.slurm_bin + "/scontrol").c_str(), X_OK) != 0) given.with.slurm_bin.clear();
     }
-    if (given.arena_bytes == 0) {
+    if (given.arena.size_bytes == 0) {
         const auto job = given.with.embedded ? job_memory() : result<options>(options{});
         if (!job) return job.error();
-        given.arena_bytes = arena_bytes(*site, job->memory_bytes, job->memory_percent, agent::usable_memory_bytes());
+        given.arena.size_bytes =
+            arena_bytes(*site, job->memory_bytes, job->memory_percent, agent::usable_memory_bytes());
     }
     return {};
 }
@@ -234,13 +239,16 @@ int main(int argc, char** argv) {
     ::fcntl(listening->get(), F_SETFD, FD_CLOEXEC);
     if (given->with.embedded) close_foreign(listening->get());
     raise_descriptors();
-    auto memory = agent::make_memory(given->arena_bytes);
-    if (!memory) return complain(*given, memory.error());
+    auto made = agent::make_memory(given->arena);
+    if (!made) return complain(*given, made.error());
     if (given->ready_fd >= 0) {
         discard(static_cast<int>(::write(given->ready_fd, "ready\n", 6)), "the prolog has a deadline of its own");
         ::close(given->ready_fd);
     }
     leave_streams();
     if (given->with.embedded) leave_parent();
-    return agent::run_holder(std::move(*listening), std::move(*memory), given->with);
+    given->with.parts = std::move(made->parts);
+    agent::logger log(given->with.host);
+    if (!made->refusal.empty()) log.warning(made->refusal);
+    return agent::run_holder(std::move(*listening), std::move(made->memory), given->with);
 }

@@ -67,7 +67,18 @@ uint64_t node::chunk_bytes() const {
 }
 
 arena::slab_place node::slab_of(uint32_t rank) const {
-    return arena::place_slab(memory_.arena.size_bytes(), chunk_bytes(), rank, facts_.local_count);
+    const uint32_t slab = slabs_[rank].value_or(rank);
+    return arena::place_slab(memory_.arena.size_bytes(), chunk_bytes(), slab, facts_.local_count);
+}
+
+// Near the rank's GPU or CPUs, if one is left there.
+void node::give_slab(uint32_t rank, int numa_node) {
+    std::vector<int> nodes;
+    for (uint32_t slab = 0; slab < facts_.local_count; slab++) {
+        const auto place = arena::place_slab(memory_.arena.size_bytes(), chunk_bytes(), slab, facts_.local_count);
+        nodes.push_back(numa_node_at(with_.parts, place.offset + place.size_bytes / 2));
+    }
+    slabs_[rank] = choose_slab(nodes, slabs_, rank, numa_node);
 }
 
 void node::put_record(record kind, uint32_t rank, const std::string& value) {
@@ -227,6 +238,7 @@ void node::begin_start(const arena::hello& facts) {
     facts_ = facts;
     ranks_.clear();
     ranks_.resize(facts.local_count);
+    if (slabs_.size() != facts.local_count) slabs_.assign(facts.local_count, std::nullopt);
     works_.clear();
     seen_.clear();
     restart_.reset();
@@ -273,6 +285,7 @@ void node::welcome_rank(link& from, const arena::hello& facts) {
                    ")");
         return;
     }
+    if (!rank.present) give_slab(facts.local_rank, facts.numa_node);
     const auto slab = slab_of(facts.local_rank);
     if (slab.size_bytes == 0) {
         refuse(from, code::no_memory,
@@ -299,6 +312,7 @@ void node::welcome_rank(link& from, const arena::hello& facts) {
     put_record(record::hello, facts.local_rank, arena::encode(facts));
     arena::wire_writer peer;
     peer.number(static_cast<int32_t>(rank.pid));
+    peer.number(*slabs_[facts.local_rank]);
     put_record(record::peer, facts.local_rank, peer.bytes());
 
     const std::array<int, 2> fds{memory_.control_fd.get(), memory_.arena_fd.get()};

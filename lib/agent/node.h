@@ -14,6 +14,7 @@
 #include "agent/load.h"
 #include "agent/log.h"
 #include "agent/memory.h"
+#include "agent/placement.h"
 #include "agent/pulse.h"
 #include "agent/slurm.h"
 #include "agent/tasks.h"
@@ -40,7 +41,8 @@ struct settings {
     uint64_t write_bytes_per_s = 0;  // 0: no limit
     uint32_t keep = 0;               // where the job does not say
     uint32_t max_restarts = 0;
-    bool embedded = false;  // started by the library: ends with its last rank
+    std::vector<arena_part> parts;  // of the arena, where its NUMA nodes are known
+    bool embedded = false;          // started by the library: ends with its last rank
 };
 
 // From hello to ended, on this node.
@@ -137,6 +139,7 @@ private:
     arena::node_control* node_control() const { return arena::node_of(memory_.control.data()); }
     uint64_t chunk_bytes() const;
     arena::slab_place slab_of(uint32_t rank) const;
+    void give_slab(uint32_t rank, int numa_node);
     void put_record(record kind, uint32_t rank, const std::string& value);
     void put_node_record();
     void recover_node(const std::string& value);
@@ -225,6 +228,7 @@ private:
     stage stage_ = stage::idle;
     arena::hello facts_;  // what all ranks of this start agree on
     std::vector<local_rank> ranks_;
+    std::vector<std::optional<uint32_t>> slabs_;  // per local rank: which slab it has; kept for the next start
     std::deque<std::pair<link*, arena::hello>> waiting_hellos_;  // of a new start, while the old one ends
     uint64_t waiting_since_ns_ = 0;
     start_state start_;

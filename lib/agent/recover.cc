@@ -62,7 +62,9 @@ result<void> node::recover_rank(uint32_t index) {
     auto& rank = ranks_[index];
     rank.facts = *facts;
     rank.present = true;
-    rank.pid = arena::wire_reader(peer->second).number<int32_t>();
+    arena::wire_reader about(peer->second);
+    rank.pid = about.number<int32_t>();
+    if (const auto slab = about.number<uint32_t>(); slab < facts_.local_count) slabs_[index] = slab;
     processes_version_++;
     rank.process.reset(static_cast<int>(::syscall(SYS_pidfd_open, rank.pid, 0)));
     if (const auto layout = find(record::layout); layout != records.end()) {
@@ -105,6 +107,7 @@ result<void> node::recover() {
     if (!facts) return facts.error();
     facts_ = *facts;
     ranks_.resize(facts_.local_count);
+    slabs_.assign(facts_.local_count, std::nullopt);
     if (about != records.end()) recover_node(about->second);
     if (stage_ != stage::training) stage_ = stage::opening;  // the ranks ask again
     log_.warning("a new worker takes over " + std::to_string(facts_.local_count) + " ranks of '" + facts_.launch + "'");

@@ -34,12 +34,12 @@ struct node_control {
     uint64_t magic;
     uint32_t version;
     uint32_t reserved;
-    alignas(64) futex_word doorbell;      // ranks add 1 and wake: chunks were staged
-    alignas(64) futex_word news;          // the agent adds 1 and wakes: one of the words below has changed
-    std::atomic<uint32_t> fenced;         // 1: a newer incarnation exists, nothing is written any more
-    std::atomic<uint64_t> complete_step;  // newest generation complete on all nodes, in this incarnation
-    std::atomic<uint64_t> failed_step;    // newest generation that was given up
-    std::atomic<reservation> arena_state;   // of the arena's pages
+    alignas(64) futex_word doorbell;       // ranks add 1 and wake: chunks were staged
+    alignas(64) futex_word news;           // the agent adds 1 and wakes: one of the words below has changed
+    std::atomic<uint32_t> fenced;          // 1: a newer incarnation exists, nothing is written any more
+    std::atomic<uint64_t> complete_step;   // newest generation complete on all nodes, in this incarnation
+    std::atomic<uint64_t> failed_step;     // newest generation that was given up
+    std::atomic<reservation> arena_state;  // of the arena's pages
 };
 
 struct rank_control {

@@ -80,7 +80,8 @@ bool known(uint32_t number) noexcept {
 bool plausible(const hello& body) noexcept {
     return body.rank < body.world && body.world <= limits::world_max && body.local_rank < body.local_count &&
            body.local_count <= limits::local_ranks_max && body.node_index < body.node_count &&
-           body.node_count <= limits::nodes_max && body.again <= 1 && body.batch <= 1;
+           body.node_count <= limits::nodes_max && body.again <= 1 && body.batch <= 1 && body.numa_node >= -1 &&
+           body.numa_node < static_cast<int32_t>(limits::numa_nodes_max);
 }
 
 }  // namespace
@@ -99,6 +100,7 @@ std::string encode(const hello& body) {
     out.text(body.restart);
     out.text(body.max_restarts);
     out.number(body.batch);
+    out.number(body.numa_node);
     return out.take();
 }
 
@@ -119,6 +121,7 @@ result<hello> decode<hello>(std::string_view payload) {
     body.restart = plain_text(in, option_bytes_max, sound);
     body.max_restarts = plain_text(in, option_bytes_max, sound);
     body.batch = in.number<uint8_t>();
+    body.numa_node = in.number<int32_t>();
     if (!in.done() || !sound || !plausible(body)) return malformed("hello");
     return body;
 }

@@ -56,12 +56,14 @@ struct hello {
     uint64_t interval_s = 0;                  // 0: only what varde_save is called for
     std::string keep, restart, max_restarts;  // texts of the --ckpt-* options; empty: default
     uint8_t batch = 0;                        // 1: the job can be requeued (it has a batch script)
+    int32_t numa_node = -1;                   // where its memory or its GPU is; -1: no matter
 };
 
 struct welcome {
     uint64_t chunk_bytes = 0;
     uint64_t arena_bytes = 0;
     uint64_t slab_offset = 0, slab_bytes = 0;
+    bool operator==(const welcome&) const = default;
     // with two file descriptors: control, arena
 };
 

@@ -39,6 +39,7 @@ result<void> link::start(beginning with) {
         if (!identity) return identity.error();
         memory_[i] = *identity;
     }
+    place_ = with.welcome->body;
     wake_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (!wake_) return os_error(errno, "couldn't make an eventfd");
     adopt(std::move(with.socket), std::move(with.rest));
@@ -334,6 +335,10 @@ result<greeting> link::greet(unique_fd& socket) {
             return fail(code::internal, "another agent with other memory answers on '" + path_ +
                                             "'; checkpoints go on after the next start of the job");
     }
+    if (made->body != place_)
+        return fail(code::internal, "the agent on '" + path_ +
+                                        "' has another place for this rank than before; checkpoints go on after the "
+                                        "next start of the job");
     socket = std::move(*connected);
     return made;
 }

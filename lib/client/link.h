@@ -93,6 +93,7 @@ private:
     arena::node_control* node_ = nullptr;
     arena::rank_control* rank_ = nullptr;
     std::array<std::pair<dev_t, ino_t>, 2> memory_{};
+    arena::welcome place_;
     retry_times retry_;
     unique_fd wake_;
     thread thread_;

@@ -6,12 +6,11 @@
 #include "client/embedded.h"
 #include "client/numa.h"
 #include "client/restore.h"
+#include "client/shared_part.h"
 #include "varde.h"
 
 #include <algorithm>
 #include <cerrno>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 namespace varde::client {
@@ -58,6 +57,14 @@ result<reached_agent> reach_agent(const settings& with, environment get, const p
     return reached_agent{std::move(own->socket), own->path};
 }
 
+// Of the GPU that the program has chosen already, else of its CPUs.
+std::optional<int> wanted_numa_node() {
+    const auto driver = gpu::loaded_driver();
+    const auto bus_id = driver && *driver ? gpu::current_bus_id(**driver) : std::nullopt;
+    const auto node = bus_id ? numa_node_of_pci(*bus_id) : std::nullopt;
+    return node ? node : own_numa_node();
+}
+
 arena::hello hello_of(const settings& with) {
     arena::hello body;
     body.rank = with.where.rank;
@@ -74,24 +81,8 @@ arena::hello hello_of(const settings& with) {
     body.restart = with.restart;
     body.max_restarts = with.max_restarts;
     body.batch = with.batch ? 1 : 0;
+    body.numa_node = wanted_numa_node().value_or(-1);
     return body;
-}
-
-// Maps a part of one of the agent's memfds, which must be long enough: a page beyond its end would be a SIGBUS in
-// training.
-result<mapping> map_part(int fd, uint64_t offset, uint64_t size_bytes) {
-    struct stat found {};
-    if (::fstat(fd, &found) != 0) return os_error(errno, "couldn't look at the agent's memory");
-    const auto end = static_cast<uint64_t>(found.st_size);
-    if (offset > end || size_bytes > end - offset)
-        return fail(code::invalid,
-                    "the agent's memory is smaller than it says; libvarde and varde-agent must be of one release");
-    void* address = ::mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, static_cast<off_t>(offset));
-    if (address == MAP_FAILED)
-        return os_error(errno, "couldn't map " + std::to_string(size_bytes) + " bytes of the agent's memory");
-    // Children of fork, such as data loaders, must not write there, and need no page tables for it.
-    discard(::madvise(address, size_bytes, MADV_DONTFORK), "only a saving");
-    return mapping(address, size_bytes);
 }
 
 bool sound(const arena::welcome& body) noexcept {
@@ -150,12 +141,12 @@ result<void> run::map(const greeting& welcome) {
         return fail(code::invalid,
                     "the agent offers memory that makes no sense; libvarde and varde-agent must be of one release");
     chunk_bytes_ = welcome.body.chunk_bytes;
-    auto node_page = map_part(welcome.control.get(), 0, limits::page_bytes);
+    auto node_page = shared_part::map(welcome.control.get(), 0, limits::page_bytes);
     if (!node_page) return std::move(node_page).error();
-    auto rank_page = map_part(welcome.control.get(), (1 + uint64_t{with_.where.local_rank}) * limits::page_bytes,
-                              limits::page_bytes);
+    auto rank_page = shared_part::map(welcome.control.get(),
+                                      (1 + uint64_t{with_.where.local_rank}) * limits::page_bytes, limits::page_bytes);
     if (!rank_page) return std::move(rank_page).error();
-    auto slab = map_part(welcome.arena.get(), welcome.body.slab_offset, welcome.body.slab_bytes);
+    auto slab = shared_part::map(welcome.arena.get(), welcome.body.slab_offset, welcome.body.slab_bytes);
     if (!slab) return std::move(slab).error();
     node_page_ = std::move(*node_page);
     rank_page_ = std::move(*rank_page);

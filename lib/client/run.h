@@ -8,6 +8,7 @@
 #include "client/link.h"
 #include "client/registry.h"
 #include "client/settings.h"
+#include "client/shared_part.h"
 
 #include <atomic>
 #include <memory>
@@ -74,9 +75,9 @@ private:
     settings with_;
     patience times_;
     progress_page& progress_;
-    mapping node_page_;
-    mapping rank_page_;
-    mapping slab_;
+    shared_part node_page_;
+    shared_part rank_page_;
+    shared_part slab_;
     uint64_t chunk_bytes_ = 0;
     gpu::devices gpus_;
     registry shards_;

@@ -1,6 +1,7 @@
 // Finding the driver's functions by their names.
 #include "gpu/driver.h"
 
+#include <array>
 #include <cstring>
 #include <dlfcn.h>
 
@@ -41,6 +42,16 @@ result<std::optional<cuda::driver>> loaded_driver() {
     auto found = read_driver(library, ::dlsym);
     if (!found) return std::move(found).error();
     return std::optional<cuda::driver>(*found);
+}
+
+std::optional<std::string> current_bus_id(const cuda::driver& with) {
+    cuda::ordinal device = 0;
+    std::array<char, 32> text{};
+    if (with.context_ordinal(&device) != cuda::success ||
+        with.device_bus_id(text.data(), static_cast<int>(text.size()), device) != cuda::success)
+        return std::nullopt;
+    text.back() = '\0';
+    return text.data();
 }
 
 failure cuda_error(const cuda::driver& with, cuda::status why, std::string context) {

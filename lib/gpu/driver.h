@@ -29,6 +29,9 @@ result<cuda::driver> read_driver(void* library, void* (*look_up)(void* library, 
 // The driver that this process has loaded; nothing where it has loaded none.
 result<std::optional<cuda::driver>> loaded_driver();
 
+// "0000:1B:00.0": the GPU of the calling thread's context; none where it has none.
+std::optional<std::string> current_bus_id(const cuda::driver& with);
+
 // "CONTEXT: CUDA_ERROR_ECC_UNCORRECTABLE (214)"
 failure cuda_error(const cuda::driver& with, cuda::status why, std::string context);
 

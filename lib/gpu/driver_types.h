@@ -59,6 +59,7 @@ inline stream legacy_stream() noexcept { return reinterpret_cast<stream>(legacy_
     CALL(context_push, cuCtxPushCurrent_v2, status(context))                                       \
     CALL(context_pop, cuCtxPopCurrent_v2, status(context*))                                        \
     CALL(context_ordinal, cuCtxGetDevice, status(ordinal*))                                        \
+    CALL(device_bus_id, cuDeviceGetPCIBusId, status(char*, int, ordinal))                          \
     CALL(context_priorities, cuCtxGetStreamPriorityRange, status(int*, int*))                      \
     CALL(primary_retain, cuDevicePrimaryCtxRetain, status(context*, ordinal))                      \
     CALL(primary_release, cuDevicePrimaryCtxRelease_v2, status(ordinal))                           \

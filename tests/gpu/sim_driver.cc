@@ -2,6 +2,7 @@
 #include "sim.h"
 
 #include <algorithm>
+#include <cstdio>
 
 namespace varde::sim {
 
@@ -191,7 +192,15 @@ status cuCtxGetCurrent(context* found) {
 status cuCtxGetDevice(ordinal* found) {
     const std::lock_guard lock(the().mutex);
     if (const auto why = begin_call("cuCtxGetDevice")) return why;
+    if (current() == nullptr) return invalid_context;
     *found = current()->ordinal;
+    return success;
+}
+
+status cuDeviceGetPCIBusId(char* text, int size, ordinal device) {
+    const std::lock_guard lock(the().mutex);
+    if (const auto why = begin_call("cuDeviceGetPCIBusId")) return why;
+    std::snprintf(text, static_cast<size_t>(size), "0000:%02X:00.0", 0x1A + device);
     return success;
 }
 

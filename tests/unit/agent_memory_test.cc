@@ -64,7 +64,7 @@ Test(agent_memory, version_1_and_containers_count_too) {
 }
 
 Test(agent_memory, reserved_pages_are_there) {
-    const auto memory = need(make_memory(9 << 20));
+    const auto memory = need(make_memory({.size_bytes = 9 << 20})).memory;
     need(reserve_memory(memory.arena));
     std::vector<unsigned char> present(memory.arena.size_bytes() / 4096);
     cr_assert_eq(::mincore(memory.arena.data(), memory.arena.size_bytes(), present.data()), 0);
@@ -76,8 +76,9 @@ Test(agent_memory, reserves_without_the_system_call_and_says_when_it_cannot) {
     for (const int refused : {EINVAL, ENOMEM}) {
         const pid_t child = ::fork();
         if (child == 0) {
-            const auto memory = make_memory(1 << 20);
-            if (!memory || !test::forbid(SYS_madvise, refused)) ::_exit(77);
+            const auto made = make_memory({.size_bytes = 1 << 20});
+            if (!made || !test::forbid(SYS_madvise, refused)) ::_exit(77);
+            const node_memory* memory = &made->memory;
             memory->arena.data()[4096] = std::byte{7};
             const auto done = reserve_memory(memory->arena);
             unsigned char present[256] = {};
@@ -91,5 +92,66 @@ Test(agent_memory, reserves_without_the_system_call_and_says_when_it_cannot) {
         cr_assert_eq(::waitpid(child, &status, 0), child);
         if (WEXITSTATUS(status) == 77) cr_skip_test("no seccomp here");
         cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0, "errno %d: status %d", refused, status);
+    }
+}
+
+// ---- Huge pages
+
+namespace {
+
+// Lets the kernel make huge pages on demand, for as long as it lives.
+class huge_pages_allowed {
+public:
+    explicit huge_pages_allowed(uint64_t count) {
+        std::ifstream(path) >> before_;
+        std::ofstream(path) << before_ + count;
+    }
+    ~huge_pages_allowed() { std::ofstream(path) << before_; }
+
+private:
+    static constexpr const char* path = "/proc/sys/vm/nr_overcommit_hugepages";
+    uint64_t before_ = 0;
+};
+
+constexpr uint64_t huge = 2 << 20;
+
+uint64_t page_bytes_of(int fd) {
+    struct stat found {};
+    cr_assert_eq(::fstat(fd, &found), 0);
+    return static_cast<uint64_t>(found.st_blksize);
+}
+
+}  // namespace
+
+Test(agent_memory, is_on_huge_pages_where_the_kernel_has_them) {
+    cr_assert_eq(::geteuid(), 0, "this test needs root");
+    const huge_pages_allowed allowed(64);
+    for (const uint64_t wanted : {128 * (uint64_t{1} << 20), 100 * huge / 2 + 12'345}) {
+        const auto made = need(make_memory({.size_bytes = wanted, .huge_page_bytes = huge}));
+        cr_assert(made.memory.huge && made.refusal.empty(), "%s", made.refusal.c_str());
+        cr_assert_eq(page_bytes_of(made.memory.arena_fd.get()), huge);
+        cr_assert_geq(made.memory.arena.size_bytes(), wanted);
+        cr_assert_leq(made.memory.arena.size_bytes() - wanted, wanted / 50, "at most 2 % over");
+        need(reserve_memory(made.memory.arena));
+        need(lock_memory(made.memory));
+        made.memory.arena.data()[made.memory.arena.size_bytes() - 1] = std::byte{1};
+        cr_assert_neq(::ftruncate(made.memory.arena_fd.get(), 0), 0, "sealed");
+    }
+}
+
+Test(agent_memory, has_ordinary_pages_where_huge_ones_cannot_be_had_or_would_waste_memory) {
+    struct {
+        uint64_t size_bytes, page_bytes;
+        const char* why;
+    } cases[] = {{uint64_t{1} << 40, huge, "couldn't have 1 TiB on huge pages of 2 MiB"},
+                 {9 << 20, huge, "would take 10 MiB"},
+                 {3 << 20, 1 << 30, "would take 1 GiB"},
+                 {8 << 20, 64 << 10, "couldn't have 8 MiB on huge pages of 64 KiB"}};
+    for (const auto& each : cases) {
+        const auto made = make_memory({.size_bytes = each.size_bytes, .huge_page_bytes = each.page_bytes});
+        cr_assert(made.has_value(), "%s", made ? "" : made.error().context.c_str());
+        cr_assert(!made->memory.huge && made->memory.arena.size_bytes() == each.size_bytes);
+        cr_assert(made->refusal.find(each.why) != std::string::npos, "%s", made->refusal.c_str());
+        cr_assert(made->refusal.find("ordinary pages are used") != std::string::npos, "%s", made->refusal.c_str());
     }
 }

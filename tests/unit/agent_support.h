@@ -53,7 +53,7 @@ inline pack::identity identity_of(uint64_t step, uint64_t incarnation, uint32_t 
 
 // The arena and control pages of a node.
 struct node_pages {
-    explicit node_pages(uint64_t arena_bytes) : memory(need(make_memory(arena_bytes))) {}
+    explicit node_pages(uint64_t arena_bytes) : memory(need(make_memory({.size_bytes = arena_bytes})).memory) {}
     arena::rank_control* control(uint32_t rank) { return arena::rank_of(memory.control.data(), rank); }
     arena::node_control* node() { return arena::node_of(memory.control.data()); }
     std::byte* slab(uint32_t rank, uint64_t slab_bytes) { return memory.arena.data() + rank * slab_bytes; }

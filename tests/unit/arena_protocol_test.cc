@@ -29,6 +29,7 @@ hello some_hello() {
     body.restart = "auto";
     body.max_restarts = "9";
     body.batch = 1;
+    body.numa_node = 3;
     return body;
 }
 
@@ -87,7 +88,7 @@ Test(arena_protocol, hello_arrives_as_it_was_sent) {
     const auto body = decode<hello>(encode(some_hello()));
     cr_assert(body.has_value());
     cr_assert(body->rank == 5 && body->world == 8 && body->local_rank == 1 && body->local_count == 4);
-    cr_assert(body->node_index == 1 && body->node_count == 2 && body->batch == 1);
+    cr_assert(body->node_index == 1 && body->node_count == 2 && body->batch == 1 && body->numa_node == 3);
     cr_assert(body->launch == "slurm 7.1.0" && body->directory == "/scratch/ü" && body->name == "run");
     cr_assert(body->keep == "3" && body->restart == "auto" && body->max_restarts == "9");
 }
@@ -96,6 +97,11 @@ Test(arena_protocol, hello_with_impossible_numbers_is_refused) {
     hello body = some_hello();
     body.rank = body.world;
     cr_assert(!decode<hello>(encode(body)));
+    for (const int32_t node : {-2, 1024}) {
+        body = some_hello();
+        body.numa_node = node;
+        cr_assert(!decode<hello>(encode(body)));
+    }
     body = some_hello();
     body.local_rank = body.local_count;
     cr_assert(!decode<hello>(encode(body)));

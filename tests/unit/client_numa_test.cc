@@ -84,6 +84,32 @@ Test(client_numa, says_nothing_where_there_is_no_choice) {
     cr_assert(!cpus_near(nullptr, fake_sys("0").root), "no page there");
 }
 
+Test(client_numa, knows_the_node_of_its_own_cpus) {
+    cr_assert(own_numa_node(fake_sys("0-1023").root) == 0);
+    cr_assert(!own_numa_node(fake_sys("1023").root), "no node has them");
+    cr_assert(!own_numa_node("/nowhere"));
+    const cpu_set_t allowed = allowed_now();
+    if (CPU_COUNT(&allowed) < 2) return;
+    const std::string cpu = std::to_string(first_cpu());
+    const fake_sys some(cpu);
+    cr_assert(!own_numa_node(some.root), "others are elsewhere");
+    std::ofstream(some.root + "/sys/devices/system/node/node0/cpulist") << "1023\n";
+    std::ofstream(some.root + "/sys/devices/system/node/node1/cpulist") << "0-1022\n";
+    cr_assert(own_numa_node(some.root) == 1);
+}
+
+Test(client_numa, knows_the_node_of_a_gpu) {
+    const fake_sys host("0");
+    const std::string device = host.root + "/sys/bus/pci/devices/0000:1b:00.0";
+    std::filesystem::create_directories(device);
+    std::ofstream(device + "/numa_node") << "1\n";
+    cr_assert(numa_node_of_pci("0000:1B:00.0", host.root) == 1);
+    cr_assert(!numa_node_of_pci("0000:1C:00.0", host.root) && !numa_node_of_pci("", host.root));
+    cr_assert(!numa_node_of_pci("../devices/0000:1b:00.0", host.root), "no path");
+    std::ofstream(device + "/numa_node") << "-1\n";
+    cr_assert(!numa_node_of_pci("0000:1B:00.0", host.root), "the firmware does not tell");
+}
+
 Test(client_numa, a_crew_works_where_it_is_told) {
     const cpu_set_t wanted = set_of({first_cpu()});
     crew hands;

@@ -69,6 +69,15 @@ Test(gpu_driver, an_error_has_name_and_number) {
     cr_assert_str_eq(unknown.context.c_str(), "copying: an error without a name (12345)");
 }
 
+Test(gpu_driver, knows_the_gpu_that_the_program_has_chosen) {
+    rig gpus(2);
+    cr_assert(current_bus_id(driver_table()) == "0000:1A:00.0");
+    gpus.use(1);
+    cr_assert(current_bus_id(driver_table()) == "0000:1B:00.0");
+    gpus.leave();
+    cr_assert(!current_bus_id(driver_table()), "it has chosen none");
+}
+
 Test(gpu_pointer, kinds_of_memory_are_told_apart) {
     rig gpus(2);
     std::vector<std::byte> plain(64);
