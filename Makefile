@@ -53,7 +53,7 @@ endif
 ifeq ($(BUILD),fuzz)
 optimise := -O1 -g -fno-omit-frame-pointer
 sanitize := -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all
-$(O)/tests/fuzz/%_fuzz: sanitize += -fsanitize=fuzzer
+$(O)/tests/fuzz/%_fuzz: ldflags += -fsanitize=fuzzer
 endif
 ifeq ($(BUILD),tsan)
 optimise := -O1 -g

@@ -56,6 +56,7 @@ $(O)/tests/bench/bench: $(bench_objects) $(call archives,agent) $(O)/libvarde.so
 fuzz_layer_pack     := pack
 fuzz_layer_store    := store
 fuzz_layer_protocol := arena
+fuzz_layer_plan     := topo
 define fuzz_target
 $(O)/tests/fuzz/$(1)_replay: $(O)/tests/fuzz/$(1)_fuzz.o $(O)/tests/fuzz/replay.o $(call archives,$(fuzz_layer_$(1)))
 	$$(link) $(call libraries,$(fuzz_layer_$(1))) $$(LDFLAGS)

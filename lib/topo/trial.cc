@@ -1,0 +1,73 @@
+// The child that may die.
+#include "topo/trial.h"
+
+#include "base/handle.h"
+#include "topo/text_file.h"
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+namespace varde::topo {
+
+namespace {
+
+constexpr rlim_t memory_bytes = 1ULL << 30;
+constexpr unsigned time_s = 20;
+constexpr size_t answer_bytes_max = 64U << 20;
+
+// Bytes of address space that this process has: the limit counts them all, and sanitizers have terabytes.
+rlim_t address_space_bytes() {
+    unsigned long pages = 0;
+    std::FILE* file = std::fopen("/proc/self/statm", "re");
+    if (file == nullptr) return 0;
+    const bool known = std::fscanf(file, "%lu", &pages) == 1;
+    discard(std::fclose(file), "it was only read");
+    return known ? pages * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE)) : 0;
+}
+
+// An answer begins with a letter that says whether it is an error.
+constexpr char good = '+';
+constexpr char bad = '-';
+
+[[noreturn]] void answer(const std::function<result<std::string>()>& make, int out, int words_out) {
+    ::dup2(words_out, STDERR_FILENO);
+    for (const int each : {SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL, SIGALRM}) std::signal(each, SIG_DFL);
+    const rlimit no_core{0, 0};
+    discard(::setrlimit(RLIMIT_CORE, &no_core), "a core file would only be in the way");
+    if (const rlim_t before = address_space_bytes(); before != 0) {
+        const rlimit memory{before + memory_bytes, before + memory_bytes};
+        discard(::setrlimit(RLIMIT_AS, &memory), "time is limited as well");
+    }
+    ::alarm(time_s);
+    const auto made = make();
+    const bool whole = write_all(out, made ? good + *made : bad + made.error().context).has_value();
+    ::_exit(whole ? 0 : 1);
+}
+
+}  // namespace
+
+result<std::string> in_child(const std::function<result<std::string>()>& make, words said) {
+    const unique_fd out(::memfd_create("answer", MFD_CLOEXEC));
+    const unique_fd words_out(::memfd_create("words", MFD_CLOEXEC));
+    if (!out || !words_out) return os_error(errno, "couldn't hold what hwloc finds");
+    discard(std::fflush(nullptr), "the child has a copy of what is not written yet");
+    const pid_t child = ::fork();
+    if (child < 0) return os_error(errno, "couldn't start a child that asks hwloc");
+    if (child == 0) answer(make, out.get(), words_out.get());
+    int status = -1;
+    while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {}
+    const auto answered = read_all(out.get(), answer_bytes_max, "couldn't read what hwloc finds");
+    const auto words_read = read_all(words_out.get(), answer_bytes_max, "couldn't read what hwloc says");
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0 || !answered || answered->empty())
+        return fail(code::damaged, "hwloc ended the process that asked it");
+    if (said == words::refused && (!words_read || !words_read->empty()))
+        return fail(code::damaged, "hwloc finds it inconsistent");
+    if (answered->front() == bad) return fail(code::damaged, answered->substr(1));
+    return answered->substr(1);
+}
+
+}  // namespace varde::topo
