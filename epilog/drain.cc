@@ -4,6 +4,7 @@
 #include "prolog/directory_probe.h"
 #include "prolog/job_directory.h"
 #include "prolog/log.h"
+#include "prolog/route_ledger.h"
 #include "prolog/state.h"
 
 #include <syslog.h>
@@ -22,6 +23,9 @@ result<void> end_job(const std::string& run_directory, uint32_t job_id, int drai
         log_line(LOG_WARNING,
                  "varde-agent did not drain within " + std::to_string(drain_ms / 1000) +
                      " s and was killed; its last checkpoint may be incomplete, older ones are not touched");
+    // After the drain, which needs them.  Left over, they go with the next job that has any: this one counts no more.
+    const auto released = release_routes(run_directory, job_id);
+    if (!released) log_line(LOG_WARNING, released.error().context);
     return directory->remove();
 }
 

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/fields.h"
 #include "base/units.h"
+#include "prolog/mount_table.h"
 #include "prolog/process_table.h"
 #include "prolog/text_file.h"
 
@@ -69,17 +70,11 @@ size_t kill_members(const std::string& group) {
 
 result<memory_hierarchy> find_memory_hierarchy(std::string_view mountinfo) {
     memory_hierarchy found;
-    for (const auto line : split(mountinfo, '\n')) {
-        // "... ROOT MOUNTPOINT OPTIONS ... - TYPE SOURCE SUPEROPTIONS"; a path has no spaces (they are written \040).
-        const size_t dash = line.find(" - ");
-        if (dash == std::string_view::npos) continue;
-        const auto left = split(line.substr(0, dash), ' ');
-        const auto right = split(line.substr(dash + 3), ' ');
-        if (left.size() < 6 || right.size() < 3) continue;
-        const auto options = split(right[2], ',');
-        const bool v1 = right[0] == "cgroup" && std::find(options.begin(), options.end(), "memory") != options.end();
+    for (const mount_entry& each : parse_mounts(mountinfo)) {
+        const auto options = split(each.options, ',');
+        const bool v1 = each.type == "cgroup" && std::find(options.begin(), options.end(), "memory") != options.end();
         // On a host that mounts both, v1 holds the memory controller.  A later mount hides an earlier one.
-        if (v1 || (right[0] == "cgroup2" && (found.path.empty() || found.unified))) found = {std::string(left[4]), !v1};
+        if (v1 || (each.type == "cgroup2" && (found.path.empty() || found.unified))) found = {each.point, !v1};
     }
     if (found.path.empty()) return fail(code::unavailable, "this host mounts no memory control groups");
     return found;

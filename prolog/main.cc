@@ -7,6 +7,7 @@
 #include "prolog/log.h"
 #include "prolog/setup.h"
 #include "prolog/slurm_host.h"
+#include "prolog/storage_network.h"
 
 #include <array>
 #include <climits>
@@ -57,6 +58,11 @@ void run(int count, char** arguments) {
     if (const auto missing = node::missing_prolog_flags_here()) node::log_line(LOG_WARNING, *missing);
     const node::state made = node::set_up(asked, *job_id, where);
     if (!made.ready) node::log_line(LOG_WARNING, "degraded: " + made.reason);
+    const auto& storage = made.storage;
+    const std::string network = node::describe_storage(storage);
+    // Where it is the reason of `degraded`, it has been said.
+    if (!network.empty() && (storage.problem.empty() || made.reason.find(storage.problem) == std::string::npos))
+        node::log_line(storage.problem.empty() ? LOG_INFO : LOG_WARNING, network);
     if (!made.directory_problem.empty()) node::log_line(LOG_WARNING, made.directory_problem);
 }
 

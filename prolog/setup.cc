@@ -9,8 +9,10 @@
 #include "prolog/log.h"
 #include "prolog/memory.h"
 #include "prolog/slurm_host.h"
+#include "prolog/storage_network.h"
 
 #include <cstdlib>
+#include <filesystem>
 #include <fcntl.h>
 #include <syslog.h>
 #include <unistd.h>
@@ -21,6 +23,9 @@ namespace {
 
 // The agent's own code and buffers, beside the arena.
 constexpr uint64_t overhead_bytes = 512ULL << 20;
+
+// A file system that is well has answered the probe by then.
+constexpr int probe_soon_ms = 200;
 
 agent_plan plan_agent(const request& job, const config& site, const state& made, const places& where) {
     agent_plan plan;
@@ -135,9 +140,26 @@ void take_down(const job_directory& directory, state& made, stop_function stop) 
     made.cgroup = false;
 }
 
+// Links are known once the probe has followed them; of a file system that hangs, the path itself has to do.
+result<void> look_at_network(const request& job, const config& site, const places& where, directory_probe& probe,
+                             state& made) {
+    if (made.directory.empty()) return {};
+    const auto& view = probe.wait(probe_soon_ms);
+    const std::string path = view && !view->real_path.empty()
+                                 ? view->real_path
+                                 : std::filesystem::path(made.directory).lexically_normal().string();
+    made.storage = check_network(site.storage, path, job, where.run_directory);
+    if (made.storage.problem.empty() || site.storage.policy != storage_policy::require) return {};
+    return fail(code::unavailable, "storage.policy is 'require', and " + made.storage.problem +
+                                       "; the job starts without the prolog's agent, the library's own one takes the "
+                                       "way that there is; put the route right, or set storage.policy to 'route'");
+}
+
 result<void> try_set_up(const job_directory& directory, const request& job, const result<config>& site,
-                        const places& where, state& made) {
+                        const places& where, directory_probe& probe, state& made) {
     if (!site) return site.error();
+    auto way = look_at_network(job, *site, where, probe, made);
+    if (!way) return way;
     auto arena = choose_arena(job, *site);
     if (!arena) return std::move(arena).error();
     made.arena_bytes = *arena;
@@ -166,7 +188,7 @@ state set_up(const result<request>& asked, uint32_t job_id, const places& where,
         const auto site = load_config(where.config);
         // It answers, or does not, while the agent starts.
         auto probe = directory_probe::begin(*asked, made);
-        done = try_set_up(*directory, *asked, site, where, made);
+        done = try_set_up(*directory, *asked, site, where, probe, made);
         if (!done) take_down(*directory, made, stop);
         probe.finish(*asked, static_cast<int>((site ? site->probe_s : config{}.probe_s) * 1000), made);
     }

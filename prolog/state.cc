@@ -14,7 +14,7 @@ namespace varde::node {
 
 namespace {
 
-constexpr size_t state_bytes_max = 16 << 10;
+constexpr size_t state_bytes_max = 64 << 10;
 constexpr size_t reason_bytes_max = 1024;
 constexpr size_t problem_bytes_max = 2048;  // it names paths
 constexpr size_t directory_bytes_max = limits::path_bytes_max;
@@ -44,14 +44,46 @@ bool read_flag(const json& from, const char* key, bool& to) {
     return true;
 }
 
-// What was seen of the checkpoint directory.  Younger than the rest: a job that was started by an older prolog has none
-// of it, and its agent is to be found all the same.
+json encode_storage(const storage_facts& from) {
+    json servers = json::array();
+    for (const storage_server& each : from.servers)
+        servers.push_back({{"address", each.address}, {"interface", printable(each.interface)}});
+    return {{"mount", printable(from.mount, directory_bytes_max)},
+            {"type", printable(from.type)},
+            {"servers", servers},
+            {"mtu", from.mtu_bytes},
+            {"speed_mbps", from.speed_mbps},
+            {"problem", printable(from.problem, problem_bytes_max)}};
+}
+
+bool decode_storage(const json& from, storage_facts& to) {
+    uint64_t mtu = 0;
+    uint64_t speed = 0;
+    if (!from.is_object() || !read_text(from, "mount", to.mount) || !read_text(from, "type", to.type) ||
+        !read_number(from, "mtu", UINT32_MAX, mtu) || !read_number(from, "speed_mbps", UINT32_MAX, speed) ||
+        !read_text(from, "problem", to.problem) || !from.contains("servers") || !from["servers"].is_array())
+        return false;
+    to.mtu_bytes = static_cast<uint32_t>(mtu);
+    to.speed_mbps = static_cast<uint32_t>(speed);
+    for (const json& each : from["servers"]) {
+        storage_server server;
+        if (!each.is_object() || !read_text(each, "address", server.address) ||
+            !read_text(each, "interface", server.interface))
+            return false;
+        to.servers.push_back(std::move(server));
+    }
+    return true;
+}
+
+// What was seen of the checkpoint directory and its network.  Younger than the rest: a job that was started by an older
+// prolog has none of it, and its agent is to be found all the same.
 bool read_directory(const json& from, state& to) {
     if (!from.contains("directory")) return true;
     uint64_t pid = 0;
     if (!read_text(from, "directory", to.directory) || !read_text(from, "directory_problem", to.directory_problem) ||
         !read_number(from, "probe_pid", pid_max, pid) ||
-        !read_number(from, "probe_start_ticks", UINT64_MAX, to.probe.start_ticks))
+        !read_number(from, "probe_start_ticks", UINT64_MAX, to.probe.start_ticks) ||
+        (from.contains("storage") && !decode_storage(from["storage"], to.storage)))
         return false;
     to.probe.pid = static_cast<pid_t>(pid);
     return true;
@@ -75,6 +107,7 @@ std::string encode_state(const state& from) {
         {"directory_problem", printable(from.directory_problem, problem_bytes_max)},
         {"probe_pid", static_cast<uint64_t>(from.probe.pid)},
         {"probe_start_ticks", from.probe.start_ticks},
+        {"storage", encode_storage(from.storage)},
     };
     return text.dump() + "\n";
 }

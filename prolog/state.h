@@ -10,8 +10,27 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace varde::node {
+
+// The network between this node and the file system of the checkpoints (storage_network.h).
+struct storage_server {
+    std::string address;
+    std::string interface;  // empty: no route leads there
+
+    bool operator==(const storage_server&) const = default;
+};
+struct storage_facts {
+    std::string mount;  // its mount point; empty: not looked at
+    std::string type;
+    std::vector<storage_server> servers;
+    uint32_t mtu_bytes = 0;  // of the storage interface, where the site names one
+    uint32_t speed_mbps = 0;
+    std::string problem;  // one line; empty: none
+
+    bool operator==(const storage_facts&) const = default;
+};
 
 struct state {
     uint32_t job_id = 0;
@@ -27,6 +46,7 @@ struct state {
     std::string directory;          // of the checkpoints, as far as the prolog can know; empty: it cannot
     std::string directory_problem;  // one line; empty: none was seen
     process_name probe;             // the child that looked at it, where the kernel holds it in hanging storage
+    storage_facts storage;
 
     bool operator==(const state&) const = default;
 };

@@ -57,10 +57,13 @@ fuzz_layer_pack     := pack
 fuzz_layer_store    := store
 fuzz_layer_protocol := arena
 fuzz_layer_plan     := topo
+fuzz_layer_mounts   := prolog
+fuzz_objects_mounts := $(O)/prolog/mount_table.o $(O)/prolog/storage_servers.o
 define fuzz_target
-$(O)/tests/fuzz/$(1)_replay: $(O)/tests/fuzz/$(1)_fuzz.o $(O)/tests/fuzz/replay.o $(call archives,$(fuzz_layer_$(1)))
+$(O)/tests/fuzz/$(1)_replay: $(O)/tests/fuzz/$(1)_fuzz.o $(O)/tests/fuzz/replay.o $(fuzz_objects_$(1)) \
+  $(call archives,$(fuzz_layer_$(1)))
 	$$(link) $(call libraries,$(fuzz_layer_$(1))) $$(LDFLAGS)
-$(O)/tests/fuzz/$(1)_fuzz: $(O)/tests/fuzz/$(1)_fuzz.o $(call archives,$(fuzz_layer_$(1)))
+$(O)/tests/fuzz/$(1)_fuzz: $(O)/tests/fuzz/$(1)_fuzz.o $(fuzz_objects_$(1)) $(call archives,$(fuzz_layer_$(1)))
 	$$(link) $(call libraries,$(fuzz_layer_$(1))) $$(LDFLAGS)
 endef
 $(foreach name,$(fuzzers),$(eval $(call fuzz_target,$(name))))

@@ -205,6 +205,7 @@ static state sample() {
     made.directory = "/flash/anna";
     made.directory_problem = "checkpoint directory '/flash/anna' did not answer";
     made.probe = {43, 17};
+    made.storage = {"/flash", "nfs4", {{"10.1.0.5", "ib0"}, {"10.1.0.6", ""}}, 9000, 200'000, "a problem"};
     return made;
 }
 
@@ -245,6 +246,8 @@ Test(state, refuses_another_form) {
                                                                      {"\"job\":7", "\"job\":4294967296"},
                                                                      {"\"cgroup\":true", "\"cgroup\":\"/varde/7\""},
                                                                      {"\"probe_pid\":43", "\"probe_pid\":-43"},
+                                                                     {"\"mtu\":9000", "\"mtu\":-1"},
+                                                                     {"\"interface\":\"\"", "\"interface\":0"},
                                                                      {"\"uid\"", "\"gid\""}}) {
         std::string bad = good;
         bad.replace(bad.find(from), from.size(), to);
