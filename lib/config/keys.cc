@@ -57,6 +57,19 @@ constexpr value_rule memory{apply_memory,
                             },
                             [] { return std::string("a size (64G), or a share of the node's memory (1% to 90%)"); }};
 
+result<void> apply_huge_pages(config& target, std::string_view text) {
+    if (text != "off" && text != "2M" && text != "1G") return fail(code::invalid, "it is neither 2M, 1G nor off");
+    target.huge_page_bytes = text == "2M" ? 2ULL << 20 : text == "1G" ? 1ULL << 30 : 0;
+    return {};
+}
+
+constexpr value_rule huge_pages{apply_huge_pages,
+                                [](const config& source) {
+                                    return source.huge_page_bytes == 0 ? std::string("off")
+                                                                       : size_text(source.huge_page_bytes);
+                                },
+                                [] { return std::string("2M, 1G or off"); }};
+
 result<void> apply_chunk(config& target, std::string_view text) {
     auto bytes = parse_size_bytes(text);
     if (!bytes) return std::move(bytes).error();
@@ -161,6 +174,10 @@ constexpr config_key keys[] = {
      "Size of the arena.  Slurm's scheduler does not know of it: lower RealMemory "
      "or set MemSpecLimit by as much.",
      "MEMORY"},
+    {"agent", "huge_pages", "", "2M", huge_pages,
+     "Pages of the arena.  The prolog adds what the kernel's pools lack, where free memory is found in 0.3 s, and the "
+     "epilog takes that away again; else, and where they would make the arena more than 2 % larger, it has ordinary "
+     "pages.  Huge pages are not charged to a control group of memory."},
     {"agent", "chunk", "", "4M", chunk, "Unit of copying and writing."},
     {"agent", "write_limit", "", "2G", write_limit,
      "A node writes checkpoints no faster than so many bytes a second; off: as fast as the storage takes them."},

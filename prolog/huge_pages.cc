@@ -1,0 +1,216 @@
+// The pools' files below /sys/devices/system/node, and the record of what was added.
+#include "prolog/huge_pages.h"
+
+#include "base/clock.h"
+#include "base/fields.h"
+#include "base/handle.h"
+#include "base/limits.h"
+#include "base/units.h"
+#include "config/trusted_file.h"
+#include "prolog/text_file.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+namespace varde::node {
+
+namespace {
+
+constexpr uint64_t step_bytes = 512ULL << 20;
+constexpr uint64_t pages_max = 1ULL << 40;
+constexpr size_t record_bytes_max = 64 << 10;
+constexpr uint64_t lock_ms = 500;
+
+class pool {
+public:
+    pool(const std::string& root, uint32_t numa_node, uint64_t page_bytes)
+        : folder_(root + "/sys/devices/system/node/node" + std::to_string(numa_node) + "/hugepages/hugepages-" +
+                  std::to_string(page_bytes / 1024) + "kB") {}
+
+    result<uint64_t> free_pages() const { return number("free_hugepages"); }
+    // Pages that stay in the pool: those that the kernel makes on demand, and takes away again, are not among them.
+    result<uint64_t> own_pages() const {
+        const auto all = number("nr_hugepages");
+        const auto surplus = number("surplus_hugepages");
+        if (!all || !surplus) return all ? surplus.error() : all.error();
+        return *all - std::min(*surplus, *all);
+    }
+    result<void> set(uint64_t pages) const { return write_text(folder_ + "/nr_hugepages", std::to_string(pages) + "\n"); }
+
+private:
+    result<uint64_t> number(const char* name) const {
+        const auto text = read_text(folder_ + "/" + name);
+        if (!text) return text.error();
+        return parse_number(std::string_view(*text).substr(0, text->find('\n')), pages_max);
+    }
+    std::string folder_;
+};
+
+// Pages of the size that are mapped but not touched yet are still counted as free, and are somebody's.
+uint64_t promised_pages(const std::string& root, uint64_t page_bytes) {
+    const auto text = read_text(root + "/sys/kernel/mm/hugepages/hugepages-" + std::to_string(page_bytes / 1024) +
+                                "kB/resv_hugepages");
+    if (!text) return 0;
+    const auto pages = parse_number(std::string_view(*text).substr(0, text->find('\n')), pages_max);
+    return pages ? *pages : 0;
+}
+
+// Held until the descriptor is closed.  A holder that hangs must not hold up the node.
+result<unique_fd> lock_pools(const job_directory& job) {
+    unique_fd folder(::openat(job.fd(), "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!folder) return os_error(errno, "couldn't open the directory above '" + job.path() + "'");
+    const auto until = deadline::in_ms(lock_ms);
+    while (::flock(folder.get(), LOCK_EX | LOCK_NB) != 0) {
+        if (until.passed()) return fail(code::timeout, "another program of this node holds the huge pages' lock");
+        ::usleep(5'000);
+    }
+    return folder;
+}
+
+// What each pool lacks.
+result<taken_pages> plan_growth(uint64_t page_bytes, std::span<const page_share> shares, const std::string& root) {
+    taken_pages plan{page_bytes, false, {}};
+    uint64_t promised = promised_pages(root, page_bytes);
+    for (const page_share& share : shares) {
+        const pool one(root, share.numa_node, page_bytes);
+        const auto free = one.free_pages();
+        const auto before = one.own_pages();
+        if (!free || !before) return free ? before.error() : free.error();
+        const uint64_t spare = *free - std::min(promised, *free);
+        promised -= std::min(promised, *free);
+        const uint64_t needed = share.size_bytes / page_bytes + (share.size_bytes % page_bytes != 0 ? 1 : 0);
+        if (needed > spare) plan.pools.push_back({share.numa_node, *before, *before + needed - spare});
+    }
+    return plan;
+}
+
+result<void> grow(const taken_pages& by, const grown_pool& which, deadline until, const std::string& root) {
+    const pool one(root, which.numa_node, by.page_bytes);
+    const uint64_t step_pages = std::max<uint64_t>(1, step_bytes / by.page_bytes);
+    uint64_t pages = which.before;
+    while (pages < which.after) {
+        const uint64_t next = std::min(pages + step_pages, which.after);
+        if (auto done = one.set(next); !done) return done;
+        const auto now = one.own_pages();
+        if (!now) return now.error();
+        if (*now >= next && (next == which.after || !until.passed())) {
+            pages = next;
+            continue;
+        }
+        const uint64_t got = std::max(*now, which.before) - which.before;
+        return fail(code::no_memory, "couldn't reserve " + format_bytes((which.after - which.before) * by.page_bytes) +
+                                         " of huge pages on NUMA node " + std::to_string(which.numa_node) +
+                                         ": the kernel found " + format_bytes(got * by.page_bytes) +
+                                         " in time; ordinary pages are used; reserve them at boot "
+                                         "(hugepages= on the kernel's command line)");
+    }
+    return {};
+}
+
+// Takes from each pool what it has grown by.
+result<void> shrink(const taken_pages& by, const std::string& root) {
+    result<void> outcome;
+    for (const grown_pool& which : by.pools) {
+        const pool one(root, which.numa_node, by.page_bytes);
+        const auto now = one.own_pages();
+        const uint64_t added = which.after - which.before;
+        const uint64_t more = now ? *now - std::min(which.before, *now) : 0;
+        const uint64_t less = by.settled ? added : std::min(added, more);
+        const auto done = now ? one.set(*now - std::min(less, *now)) : result<void>(now.error());
+        if (!done) outcome = done;
+    }
+    return outcome;
+}
+
+result<void> forget(const job_directory& job) {
+    if (::unlinkat(job.fd(), huge_pages_name, 0) == 0 || errno == ENOENT) return {};
+    return os_error(errno, "couldn't remove '" + job.path() + "/" + huge_pages_name + "'");
+}
+
+}  // namespace
+
+std::string encode_taken(const taken_pages& from) {
+    std::string text = "page_bytes " + std::to_string(from.page_bytes) + "\n";
+    for (const grown_pool& each : from.pools)
+        text += "node " + std::to_string(each.numa_node) + " " + std::to_string(each.before) + " " +
+                std::to_string(each.after) + "\n";
+    return text + (from.settled ? "settled\n" : "under way\n");
+}
+
+result<taken_pages> decode_taken(std::string_view text) {
+    taken_pages found;
+    auto bad = fail(code::damaged, "the record of huge pages is damaged");
+    bool ended = false;
+    for (size_t line = 0; !text.empty(); line++) {
+        const auto words = split(take_until(text, '\n'), ' ');
+        const auto number = [&](size_t at, uint64_t most) { return parse_number(words[at], most); };
+        if (ended || words.empty()) return bad;
+        if (line == 0) {
+            const auto bytes = words.size() == 2 && words[0] == "page_bytes" ? number(1, 1ULL << 40) : bad;
+            if (!bytes || *bytes < limits::page_bytes) return bad;
+            found.page_bytes = *bytes;
+        } else if (words.size() == 4 && words[0] == "node") {
+            const auto node = number(1, limits::numa_nodes_max - 1);
+            const auto before = number(2, pages_max);
+            const auto after = number(3, pages_max);
+            if (!node || !before || !after || *after < *before) return bad;
+            found.pools.push_back({static_cast<uint32_t>(*node), *before, *after});
+        } else {
+            found.settled = words.size() == 1 && words[0] == "settled";
+            ended = found.settled || (words.size() == 2 && words[0] == "under" && words[1] == "way");
+            if (!ended) return bad;
+        }
+    }
+    if (!ended) return bad;
+    return found;
+}
+
+result<void> take_huge_pages(const job_directory& job, uint64_t page_bytes, std::span<const page_share> shares,
+                             int timeout_ms, const std::string& root) {
+    const auto until = deadline::in_ms(static_cast<uint64_t>(timeout_ms));
+    const auto lock = lock_pools(job);
+    if (!lock) return lock.error();
+    auto plan = plan_growth(page_bytes, shares, root);
+    if (!plan) return plan.error();
+    if (plan->pools.empty()) return {};
+    if (auto written = job.write_file(huge_pages_name, encode_taken(*plan)); !written) return written;
+    result<void> grown;
+    for (size_t i = 0; i < plan->pools.size() && grown; i++) grown = grow(*plan, plan->pools[i], until, root);
+    if (grown) {
+        plan->settled = true;
+        return job.write_file(huge_pages_name, encode_taken(*plan));
+    }
+    if (const auto undone = shrink(*plan, root); !undone) return undone;
+    discard(forget(job), "what is left of the record says that there is nothing to take away");
+    return grown;
+}
+
+result<void> give_back_huge_pages(const job_directory& job, const std::string& root) {
+    const auto text =
+        read_trusted_file(job.fd(), huge_pages_name, job.path() + "/" + huge_pages_name, record_bytes_max);
+    if (!text) return text.error().what == code::not_found ? result<void>() : text.error();
+    auto taken = decode_taken(*text);
+    if (!taken) return taken.error();
+    const auto lock = lock_pools(job);
+    if (!lock) return lock.error();
+    if (taken->settled) {
+        // From here on it is known what is to remain, so that doing it twice takes nothing away twice.
+        taken_pages undoing = *taken;
+        undoing.settled = false;
+        for (grown_pool& each : undoing.pools) {
+            const auto now = pool(root, each.numa_node, taken->page_bytes).own_pages();
+            if (!now) return now.error();
+            const uint64_t added = each.after - each.before;
+            each = {each.numa_node, *now - std::min(added, *now), *now};
+        }
+        if (auto written = job.write_file(huge_pages_name, encode_taken(undoing)); !written) return written;
+        *taken = std::move(undoing);
+    }
+    if (auto done = shrink(*taken, root); !done) return done;
+    return forget(job);
+}
+
+}  // namespace varde::node
