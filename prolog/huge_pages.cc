@@ -38,7 +38,9 @@ public:
         if (!all || !surplus) return all ? surplus.error() : all.error();
         return *all - std::min(*surplus, *all);
     }
-    result<void> set(uint64_t pages) const { return write_text(folder_ + "/nr_hugepages", std::to_string(pages) + "\n"); }
+    result<void> set(uint64_t pages) const {
+        return write_text(folder_ + "/nr_hugepages", std::to_string(pages) + "\n");
+    }
 
 private:
     result<uint64_t> number(const char* name) const {

@@ -4,10 +4,11 @@
 #include "base/units.h"
 #include "config/config.h"
 #include "prolog/agent_start.h"
+#include "prolog/arena.h"
 #include "prolog/cgroup.h"
 #include "prolog/directory_probe.h"
 #include "prolog/log.h"
-#include "prolog/memory.h"
+#include "prolog/plan.h"
 #include "prolog/slurm_host.h"
 #include "prolog/storage_network.h"
 
@@ -27,7 +28,8 @@ constexpr uint64_t overhead_bytes = 512ULL << 20;
 // A file system that is well has answered the probe by then.
 constexpr int probe_soon_ms = 200;
 
-agent_plan plan_agent(const request& job, const config& site, const state& made, const places& where) {
+agent_plan plan_agent(const job_directory& directory, const request& job, const config& site, const state& made,
+                      const places& where) {
     agent_plan plan;
     const std::string id = std::to_string(job.job_id);
     plan.arguments = {where.agent,
@@ -47,6 +49,9 @@ agent_plan plan_agent(const request& job, const config& site, const state& made,
                       where.config,
                       "--max-restarts",
                       std::to_string(job.wish.max_restarts.value_or(site.max_restarts))};
+    if (made.planned) plan.arguments.insert(plan.arguments.end(), {"--plan", directory.path() + "/" + plan_name});
+    if (made.huge_page_bytes != 0)
+        plan.arguments.insert(plan.arguments.end(), {"--huge-pages", std::to_string(made.huge_page_bytes)});
     plan.environment = {"PATH=/usr/bin:/bin", "SLURM_JOB_ID=" + id};
     if (!job.user.empty()) plan.environment.insert(plan.environment.end(), {"USER=" + job.user, "LOGNAME=" + job.user});
     // slurmd's words, not the user's.  The node's name is how the agents speak of each other to Slurm.
@@ -82,18 +87,10 @@ result<void> clean(const job_directory& directory, const state& before, state& m
         remove_socket(directory);
         return fail(stopped.error().what, "the agent of an earlier start is left: " + stopped.error().context);
     }
+    discard(tear_down_arena(directory), "the journal has it");
     const auto cleared = directory.clear();
     if (!cleared) log_line(LOG_WARNING, cleared.error().context);
     return {};
-}
-
-result<uint64_t> choose_arena(const request& job, const config& site) {
-    const auto node = read_node_memory();
-    if (!node) return node.error();
-    const uint64_t bytes = arena_bytes(site, job.wish.memory_bytes, job.wish.memory_percent, node->total_bytes);
-    const auto fits = check_arena_fits(bytes, *node);
-    if (!fits) return fits.error();
-    return bytes;
 }
 
 // Best effort: an agent in slurmd's group works as well, it is only charged to slurmd.
@@ -111,7 +108,7 @@ result<void> run_agent(const job_directory& directory, const request& job, const
                        state& made) {
     auto listener = directory.listen(job.uid, job.gid);
     if (!listener) return std::move(listener).error();
-    auto agent = started_agent::fork_waiting(plan_agent(job, site, made, where), std::move(*listener));
+    auto agent = started_agent::fork_waiting(plan_agent(directory, job, site, made, where), std::move(*listener));
     if (!agent) return std::move(agent).error();
     made.agent_pid = agent->process().pid;
     made.agent_start_ticks = agent->process().start_ticks;
@@ -138,6 +135,7 @@ void take_down(const job_directory& directory, state& made, stop_function stop) 
     made.agent_pid = 0;
     made.agent_start_ticks = 0;
     made.cgroup = false;
+    if (tear_down_arena(directory)) made.huge_page_bytes = 0;
 }
 
 // Links are known once the probe has followed them; of a file system that hangs, the path itself has to do.
@@ -160,9 +158,8 @@ result<void> try_set_up(const job_directory& directory, const request& job, cons
     if (!site) return site.error();
     auto way = look_at_network(job, *site, where, probe, made);
     if (!way) return way;
-    auto arena = choose_arena(job, *site);
-    if (!arena) return std::move(arena).error();
-    made.arena_bytes = *arena;
+    auto arena = set_up_arena(directory, job, *site, made);
+    if (!arena) return arena;
     return run_agent(directory, job, *site, where, made);
 }
 

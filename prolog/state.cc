@@ -44,6 +44,12 @@ bool read_flag(const json& from, const char* key, bool& to) {
     return true;
 }
 
+// Younger than the rest, as the next one.
+bool read_pages(const json& from, state& to) {
+    return !from.contains("huge_page_bytes") || (read_number(from, "huge_page_bytes", UINT64_MAX, to.huge_page_bytes) &&
+                                                 read_flag(from, "planned", to.planned));
+}
+
 json encode_storage(const storage_facts& from) {
     json servers = json::array();
     for (const storage_server& each : from.servers)
@@ -101,6 +107,8 @@ std::string encode_state(const state& from) {
         {"agent_pid", static_cast<uint64_t>(from.agent_pid)},
         {"agent_start_ticks", from.agent_start_ticks},
         {"arena_bytes", from.arena_bytes},
+        {"huge_page_bytes", from.huge_page_bytes},
+        {"planned", from.planned},
         {"cgroup", from.cgroup},
         {"cgroup_reason", printable(from.cgroup_reason, reason_bytes_max)},
         {"directory", printable(from.directory, directory_bytes_max)},
@@ -126,7 +134,7 @@ result<state> decode_state(const std::string& text) {
         read_number(root, "agent_start_ticks", UINT64_MAX, found.agent_start_ticks) &&
         read_number(root, "arena_bytes", UINT64_MAX, found.arena_bytes) && read_text(root, "state", word) &&
         read_text(root, "reason", found.reason) && read_flag(root, "cgroup", found.cgroup) &&
-        read_text(root, "cgroup_reason", found.cgroup_reason) && read_directory(root, found);
+        read_text(root, "cgroup_reason", found.cgroup_reason) && read_pages(root, found) && read_directory(root, found);
     if (!complete || (word != "ready" && word != "degraded"))
         return fail(code::damaged, "a state file of another form");
     found.job_id = static_cast<uint32_t>(job);

@@ -41,6 +41,8 @@ struct state {
     pid_t agent_pid = 0;             // 0: no agent runs
     uint64_t agent_start_ticks = 0;  // of /proc/PID/stat: tells the agent from a later process of the same number
     uint64_t arena_bytes = 0;
+    uint64_t huge_page_bytes = 0;   // of the arena; 0: ordinary pages
+    bool planned = false;           // the file "plan" is there
     bool cgroup = false;            // the agent has a control group of its own; false: it lives in slurmd's
     std::string cgroup_reason;      // why, then
     std::string directory;          // of the checkpoints, as far as the prolog can know; empty: it cannot

@@ -6,6 +6,7 @@
 #include "agent/holder.h"
 #include "agent/host_memory.h"
 #include "agent/log.h"
+#include "agent/plan.h"
 #include "base/options.h"
 #include "base/units.h"
 #include "config/config.h"
@@ -34,13 +35,14 @@ struct arguments {
     int ready_fd = -1;
     std::string socket;  // embedded
     std::string config_file;
+    std::string plan_file;
     agent::arena_wish arena;
     bool max_restarts_given = false;
     agent::settings with;
 };
 
 constexpr const char* usage =
-    "usage: varde-agent --listen-fd N --ready-fd N --job ID --arena-bytes N [--huge-pages BYTES]\n"
+    "usage: varde-agent --listen-fd N --ready-fd N --job ID --arena-bytes N [--huge-pages BYTES] [--plan FILE]\n"
     "                   [--restart-count N] [--slurm-bin DIR] [--config FILE] [--max-restarts N]        (by the "
     "prolog)\n"
     "       varde-agent --embedded --socket PATH [--arena-bytes N] [--config FILE]  (by the library)\n";
@@ -64,6 +66,7 @@ enum : int {
     restart_count,
     arena,
     huge_pages,
+    plan,
     slurm_bin,
     config_file,
     max_restarts,
@@ -77,6 +80,7 @@ constexpr option option_names[] = {{"listen-fd", required_argument, nullptr, lis
                                    {"restart-count", required_argument, nullptr, restart_count},
                                    {"arena-bytes", required_argument, nullptr, arena},
                                    {"huge-pages", required_argument, nullptr, huge_pages},
+                                   {"plan", required_argument, nullptr, plan},
                                    {"slurm-bin", required_argument, nullptr, slurm_bin},
                                    {"config", required_argument, nullptr, config_file},
                                    {"max-restarts", required_argument, nullptr, max_restarts},
@@ -99,6 +103,7 @@ result<void> take_option(arguments& given, int which, const std::string& text) {
     case restart_count: return number(given.with.restart_count, UINT32_MAX);
     case arena: return number(given.arena.size_bytes, 1ULL << 50);
     case huge_pages: return number(given.arena.huge_page_bytes, 1ULL << 30);
+    case plan: given.plan_file = text; return {};
     case max_restarts: given.max_restarts_given = true; return number(given.with.max_restarts, UINT32_MAX);
     case slurm_bin: given.with.slurm_bin = text; return {};
     case config_file: given.config_file = text; return {};
@@ -210,6 +215,15 @@ std::string host_name() {
     return text;
 }
 
+// The prolog's plan; an agent of the library's makes its own, where there is more than one place.
+result<void> follow_plan(arguments& given) {
+    auto plan = given.plan_file.empty() ? agent::plan_here(given.arena.size_bytes) : agent::read_plan(given.plan_file);
+    if (!plan) return plan.error();
+    for (const auto& share : plan->shares) given.arena.shares.push_back({static_cast<int>(share.node), share.bytes});
+    given.with.writer_cpus = plan->writers;
+    return {};
+}
+
 int complain(const arguments& given, const failure& why) {
     agent::logger log("agent");
     log.error(why.context);
@@ -239,6 +253,7 @@ int main(int argc, char** argv) {
     ::fcntl(listening->get(), F_SETFD, FD_CLOEXEC);
     if (given->with.embedded) close_foreign(listening->get());
     raise_descriptors();
+    const auto planned = follow_plan(*given);
     auto made = agent::make_memory(given->arena);
     if (!made) return complain(*given, made.error());
     if (given->ready_fd >= 0) {
@@ -249,6 +264,7 @@ int main(int argc, char** argv) {
     if (given->with.embedded) leave_parent();
     given->with.parts = std::move(made->parts);
     agent::logger log(given->with.host);
+    if (!planned) log.warning("the arena and the writers have no places: " + planned.error().context);
     if (!made->refusal.empty()) log.warning(made->refusal);
     return agent::run_holder(std::move(*listening), std::move(made->memory), given->with);
 }

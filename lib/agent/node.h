@@ -19,6 +19,7 @@
 #include "agent/slurm.h"
 #include "agent/tasks.h"
 #include "base/options.h"
+#include "topo/cpu_set.h"
 
 #include <atomic>
 #include <deque>
@@ -42,6 +43,7 @@ struct settings {
     uint32_t keep = 0;               // where the job does not say
     uint32_t max_restarts = 0;
     std::vector<arena_part> parts;  // of the arena, where its NUMA nodes are known
+    topo::cpu_set writer_cpus;      // empty: any
     bool embedded = false;          // started by the library: ends with its last rank
 };
 

@@ -189,6 +189,10 @@ int run_worker(inheritance from, const settings& with) {
         early.error((memory ? records.error() : memory.error()).context);
         return 1;
     }
+    if (with.writer_cpus.any()) {
+        const auto placed = topo::run_on(with.writer_cpus);
+        if (!placed) early.warning("the writers run on any CPU: " + placed.error().context);
+    }
     // Never destroyed: a thread may hang in dead storage, and the process ends by _exit.
     auto* loop = new worker(std::move(from), with, std::move(*memory), std::move(*records));
     if (auto ready = loop->prepare(); !ready) {

@@ -22,6 +22,7 @@ struct config {
     // agent: one process per job and node
     std::optional<uint64_t> memory_bytes;         // arena of a job without --ckpt-memory; at most one of the two is set
     std::optional<uint32_t> memory_percent = 10;  // of the node's memory
+    std::string writer_cpus;                      // "0-3,64": CPUs set aside for the system; empty: none are known
     uint64_t huge_page_bytes = 0;                 // pages of the arena: 2 MiB or 1 GiB; 0: the kernel's ordinary ones
     uint64_t chunk_bytes =
         4ULL << 20;                  // unit of copying and writing; a power of two of limits::chunk_bytes_min and more

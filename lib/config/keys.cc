@@ -9,6 +9,7 @@ namespace varde {
 
 namespace {
 
+constexpr size_t cpu_list_bytes_max = 1024;
 constexpr uint64_t write_bytes_per_s_min = 1 << 20;
 // srun calls a prolog hung after MessageTimeout (10 s) less 2.
 constexpr uint32_t probe_s_max = 8;
@@ -69,6 +70,16 @@ constexpr value_rule huge_pages{apply_huge_pages,
                                                                        : size_text(source.huge_page_bytes);
                                 },
                                 [] { return std::string("2M, 1G or off"); }};
+
+result<void> apply_cpus(config& target, std::string_view text) {
+    target.writer_cpus = text;
+    if (text.find_first_not_of("0123456789,-") == std::string_view::npos && text.size() < cpu_list_bytes_max) return {};
+    return fail(code::invalid, "it is no list of CPUs");
+}
+
+constexpr value_rule cpus{apply_cpus,
+                          [](const config& source) { return source.writer_cpus.empty() ? "\"\"" : source.writer_cpus; },
+                          [] { return std::string("a list such as 0-3,64, or \"\""); }};
 
 result<void> apply_chunk(config& target, std::string_view text) {
     auto bytes = parse_size_bytes(text);
@@ -178,6 +189,9 @@ constexpr config_key keys[] = {
      "Pages of the arena.  The prolog adds what the kernel's pools lack, where free memory is found in 0.3 s, and the "
      "epilog takes that away again; else, and where they would make the arena more than 2 % larger, it has ordinary "
      "pages.  Huge pages are not charged to a control group of memory."},
+    {"agent", "cpus", "", "0-3,64", cpus,
+     "CPUs that are set aside for the system (Slurm's CpuSpecList, or those of CoreSpecCount): the agent writes on "
+     "them.  Empty: on CPUs near the storage device, if the prolog can tell which these are."},
     {"agent", "chunk", "", "4M", chunk, "Unit of copying and writing."},
     {"agent", "write_limit", "", "2G", write_limit,
      "A node writes checkpoints no faster than so many bytes a second; off: as fast as the storage takes them."},

@@ -107,7 +107,7 @@ Test(config, a_refusal_names_file_line_key_and_reason) {
         const char* line;
         const char* parts[3];
     } bad[] = {
-        {"agent:\n  memry: 1G\n", "varde.yaml:2'", {"agent has no key 'memry'", "memory, huge_pages, chunk", ""}},
+        {"agent:\n  memry: 1G\n", "varde.yaml:2'", {"agent has no key 'memry'", "memory, huge_pages, cpus, chunk", ""}},
         {"agnt:\n  memory: 1G\n", "varde.yaml:1'", {"no section 'agnt'", "agent, failures, defaults", ""}},
         {"agent:\n  memory: 0%\n", "varde.yaml:2'", {"agent.memory is '0%'", "1% to 90%", "memory: 10%"}},
         {"agent:\n  memory: lots\n", "varde.yaml:2'", {"agent.memory is 'lots'", "digit", "memory: 10%"}},

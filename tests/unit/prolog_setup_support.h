@@ -8,6 +8,7 @@
 #include "prolog/job_directory.h"
 #include "prolog/process_table.h"
 #include "prolog/setup.h"
+#include "topo/plan.h"
 
 #include "base/clock.h"
 

@@ -53,7 +53,8 @@ Test(setup, gives_the_agent_its_arguments_and_environment) {
     const std::string said = read_text(folder + "/shared/said");
     const std::string expected = "arguments --listen-fd 3 --ready-fd 4 --job " + id +
                                  " --restart-count 0 --arena-bytes 1048576 --slurm-bin /usr/bin --config " +
-                                 where.config + " --max-restarts 100\nfds 0 1 2 3 4 /dev/null /dev/null /dev/null\n" +
+                                 where.config + " --max-restarts 100 --plan " + where.run_directory + "/" + id +
+                                 "/plan\nfds 0 1 2 3 4 /dev/null /dev/null /dev/null\n" +
                                  "environment LOGNAME=anna PATH=/usr/bin:/bin SLURMD_NODENAME=gpu-a7 "
                                  "SLURM_CONF=/etc/slurm/slurm.conf SLURM_JOB_ID=" +
                                  id + " USER=anna\noom 0 in /\nlocked True\n";
@@ -62,6 +63,32 @@ Test(setup, gives_the_agent_its_arguments_and_environment) {
     if (const size_t at = without_locale.find("LC_CTYPE=C.UTF-8 "); at != std::string::npos)
         without_locale.erase(at, 17);
     cr_assert(without_locale == expected, "%s", said.c_str());
+}
+
+// The plan of this machine; and huge pages of the kernel's own pools, as many as the arena needs and they lack.
+Test(setup, the_arena_gets_a_plan_and_huge_pages) {
+    AS_ROOT();
+    const auto pages = [] {
+        return std::stoull(read_text("/sys/devices/system/node/node0/hugepages/hugepages-2048kB/nr_hugepages"));
+    };
+    const uint64_t before = pages();
+    write_text(where.config, "agent: {huge_pages: 1G}\nprolog: {ready_ms: 2000}\n", 0644);
+    agent_script("echo \"$*\" >" + folder + "/shared/said; echo ready >&4; exec sleep 60");
+    cr_assert_eq(::mkdir((folder + "/shared").c_str(), 0777), 0);
+    cr_assert_eq(::chmod((folder + "/shared").c_str(), 0777), 0);
+    auto job = asked();
+    job->wish.memory_bytes = (8 << 20) - 4096;  // too few for a page of 1 GiB, so that those of 2 MiB are taken
+    const state made = set_up(job, job_id, where);
+    cr_assert(made.ready, "%s", made.reason.c_str());
+    cr_assert_eq(made.huge_page_bytes, 2 << 20);
+    const std::string said = read_text(folder + "/shared/said");
+    cr_assert(said.find(" --huge-pages 2097152") != std::string::npos, "%s", said.c_str());
+    const auto plan = topo::parse_plan(read_text(where.run_directory + "/" + std::to_string(job_id) + "/plan"));
+    cr_assert(plan.has_value(), "%s", plan ? "" : plan.error().context.c_str());
+    cr_assert_eq(plan->arena_bytes, (8 << 20) - 4096);
+    cr_assert(end_job(where.run_directory, job_id, 1000).has_value());
+    cr_assert_eq(pages(), before);
+    cr_assert(!std::filesystem::exists(where.run_directory + "/" + std::to_string(job_id)));
 }
 
 Test(setup, socket_and_state_have_the_right_owners) {
