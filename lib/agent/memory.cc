@@ -24,6 +24,8 @@ namespace varde::agent {
 namespace {
 
 constexpr size_t piece_bytes = 256ULL << 20;
+// While a piece is faulted in, no other thread of the process can map or fault in anything; a SIGTERM waits, too.
+constexpr size_t reserve_bytes = 16ULL << 20;
 constexpr uint64_t rounding_percent_max = 2;
 constexpr size_t reserve_threads = 4;  // zeroing pages: a few threads fill the memory bandwidth of a socket
 
@@ -134,13 +136,13 @@ result<made_memory> make_memory(const arena_wish& wish) {
 }
 
 result<void> reserve_memory(const mapping& arena) {
-    const size_t pieces = (arena.size_bytes() + piece_bytes - 1) / piece_bytes;
+    const size_t pieces = (arena.size_bytes() + reserve_bytes - 1) / reserve_bytes;
     std::atomic<size_t> next{0};
     std::atomic<int> refused{0};  // errno
     const auto work = [&] {
         for (size_t i = next.fetch_add(1); i < pieces && refused == 0; i = next.fetch_add(1)) {
-            const size_t offset = i * piece_bytes;
-            const size_t size_bytes = std::min(piece_bytes, arena.size_bytes() - offset);
+            const size_t offset = i * reserve_bytes;
+            const size_t size_bytes = std::min(reserve_bytes, arena.size_bytes() - offset);
             if (::madvise(arena.data() + offset, size_bytes, MADV_POPULATE_WRITE) == 0) continue;
             if (errno == EINVAL) touch(arena.data() + offset, size_bytes);  // a kernel before 5.14
             else refused = errno;
