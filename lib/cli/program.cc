@@ -23,11 +23,31 @@ struct request {
     verify_options verify;
     show_options show;
     config_options config;
+    topo_options topo;
     CLI::App* list_verb = nullptr;
     CLI::App* verify_verb = nullptr;
     CLI::App* show_verb = nullptr;
     CLI::App* config_verb = nullptr;
+    CLI::App* topo_verb = nullptr;
 };
+
+void describe_topo(CLI::App& verb, topo_options& wanted) {
+    const auto add = [&](const char* name, std::string& value, const char* type, const char* text) {
+        verb.add_option(name, value, text)->type_name(type);
+    };
+    add("--machine", wanted.machine, "FILE", "another machine, in hwloc's XML (lstopo FILE.xml)");
+    add("--memory", wanted.memory, "SIZE", "of the arena; default: a tenth of the machine's");
+    add("--gpus", wanted.gpus, "LIST", "the job's: numbers, PCI addresses or names, or 'none'; default: all");
+    add("--cpus", wanted.cpus, "LIST", "the job's, such as 0-15,32");
+    add("--system-cpus", wanted.system_cpus, "LIST", "set aside for the system (Slurm's CpuSpecList)");
+    verb.add_option("--ranks", wanted.ranks, "of the job on this node")->type_name("N");
+    verb.add_option("--storage", wanted.storage, "interfaces or disks that carry checkpoints")
+        ->type_name("NAME,...")
+        ->delimiter(',');
+    add("--svg", wanted.svg, "FILE", "draw into a file");
+    verb.add_flag("--plan", wanted.plan, "print the plan as the agent reads it");
+    verb.add_flag("--json", wanted.json, "print JSON");
+}
 
 void describe_site_verbs(CLI::App& program, request& wanted) {
     wanted.config_verb = program.add_subcommand("config", "print the configuration in force, and where it comes from");
@@ -35,6 +55,10 @@ void describe_site_verbs(CLI::App& program, request& wanted) {
     wanted.config_verb->add_option("--run-dir", wanted.config.run_directory, "default: /run/varde")->type_name("DIR");
     wanted.config_verb->add_flag("--job", wanted.config.job, "for this job: with its options and variables");
     wanted.config_verb->add_flag("--json", wanted.config.json, "print JSON");
+
+    wanted.topo_verb =
+        program.add_subcommand("topo", "draw this machine, and where a job's arena and writers go on it");
+    describe_topo(*wanted.topo_verb, wanted.topo);
 }
 
 void describe(CLI::App& program, request& wanted) {
@@ -78,6 +102,7 @@ status carry_out(const request& wanted, console to) {
     if (wanted.list_verb->parsed()) return list(wanted.list, to);
     if (wanted.verify_verb->parsed()) return verify(wanted.verify, to);
     if (wanted.show_verb->parsed()) return show(wanted.show, to);
+    if (wanted.topo_verb->parsed()) return topo(wanted.topo, to);
     return show_config(wanted.config, to);
 }
 

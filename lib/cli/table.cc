@@ -10,14 +10,12 @@ namespace {
 
 constexpr size_t gap = 2;
 
-// Characters, taking each for one column wide: right for all but wide scripts and combining marks, which only shift
-// a line.
-size_t width(const std::string& text) {
+}  // namespace
+
+size_t text_width(const std::string& text) {
     return static_cast<size_t>(std::count_if(
         text.begin(), text.end(), [](char letter) { return (static_cast<unsigned char>(letter) & 0xC0) != 0x80; }));
 }
-
-}  // namespace
 
 void table::add(std::vector<std::string> cells) {
     assert(cells.size() == columns_.size());
@@ -27,8 +25,8 @@ void table::add(std::vector<std::string> cells) {
 std::string table::text(size_t indent) const {
     std::vector<size_t> widths;
     for (size_t index = 0; index < columns_.size(); index++) {
-        size_t most = width(columns_[index].title);
-        for (const auto& row : rows_) most = std::max(most, width(row[index]));
+        size_t most = text_width(columns_[index].title);
+        for (const auto& row : rows_) most = std::max(most, text_width(row[index]));
         widths.push_back(most);
     }
     std::string target;
@@ -36,7 +34,7 @@ std::string table::text(size_t indent) const {
         target.append(indent, ' ');
         for (size_t index = 0; index < columns_.size(); index++) {
             const std::string& cell = cell_of(index);
-            const size_t pad = widths[index] - width(cell);
+            const size_t pad = widths[index] - text_width(cell);
             if (columns_[index].side == align::right) target.append(pad, ' ');
             target += cell;
             // Nothing hangs behind the last column.

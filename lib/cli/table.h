@@ -7,6 +7,10 @@
 
 namespace varde::cli {
 
+// Characters of UTF-8, taking each for one column wide: right for all but wide scripts and combining marks, which only
+// shift a line.
+size_t text_width(const std::string& text);
+
 enum class align : uint8_t { left, right };
 
 struct column {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace varde::cli {
 
@@ -37,6 +38,20 @@ struct config_options {
     bool json = false;
 };
 status show_config(const config_options& options, console to);
+
+struct topo_options {
+    std::string machine;  // a file of hwloc's XML; empty: this machine
+    std::string memory;   // of the arena; empty: a tenth of the machine's
+    std::string gpus;     // a list, or "none"; empty: not known
+    std::string cpus;     // a list; empty: not known
+    std::string system_cpus;
+    std::optional<uint32_t> ranks;
+    std::vector<std::string> storage;
+    std::string svg;  // a file to draw into
+    bool plan = false;
+    bool json = false;
+};
+status topo(const topo_options& options, console to);
 
 // "varde: TEXT" on the error stream.
 void complain(console to, const failure& why);

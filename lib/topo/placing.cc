@@ -134,8 +134,9 @@ void place_storage(plan& to, const machine& on, const request& wanted) {
     if (!to.storage.empty()) return;
     const auto possible = possible_interfaces(on);
     if (possible.size() != 1) {
-        to.notes.push_back("none of " + std::to_string(possible.size()) +
-                           " interfaces is named as storage: writers may be far from the one that is");
+        to.notes.push_back("no storage device is named, and " +
+                           (possible.empty() ? "no interface" : std::to_string(possible.size()) + " interfaces") +
+                           " could be it: writers may be far from it");
         return;
     }
     const device& only = *possible.front();

@@ -144,7 +144,7 @@ Test(topo_plan, no_gpu_with_cpus_alone_and_several_interfaces) {
     cr_expect(made.shares[0].reason == "3 of the job's 4 CPUs");
     cr_expect(made.storage.empty() && format_cpus(made.writers) == "1,3,6-63");
     cr_expect(made.writers_reason == "not the job's; the storage device is not known");
-    expect_notes(made, "none of 2 interfaces is named as storage: writers may be far from the one that is\n");
+    expect_notes(made, "no storage device is named, and 2 interfaces could be it: writers may be far from it\n");
 }
 
 Test(topo_plan, a_cgroup_keeps_writers_to_its_cpus) {
