@@ -11,9 +11,11 @@
 #   make tidy           style, layers, clang-tidy, cppcheck, shellcheck, headers that compile alone
 #   make format         clang-format over the sources
 #   make install        into $(DESTDIR)$(PREFIX); make uninstall takes it away again
+#   make deb            a package of Debian 12 in build/release/package; make rpm one for rpm's world
 #   make clean          remove build/
 #
-# Variables: PREFIX (/usr/local)  DESTDIR  SLURM_PREFIX (/usr: Slurm whose headers the plugin is built against)
+# Variables: PREFIX (/usr/local)  libdir (PREFIX/lib)  DESTDIR
+# SLURM_PREFIX (/usr: Slurm whose headers the plugin is built against)
 # BUILD (release)  CXX  CC  CXXFLAGS LDFLAGS (come last)  W=1 (warnings are errors)  V=1 (show commands)  TEST  FUZZ_S
 
 PREFIX       ?= /usr/local
@@ -25,11 +27,13 @@ CXX          := $(if $(filter default,$(origin CXX)),g++,$(CXX))
 CC           := $(if $(filter default,$(origin CC)),gcc,$(CC))
 
 bindir     := $(PREFIX)/bin
-libdir     := $(PREFIX)/lib
+libdir     ?= $(PREFIX)/lib
+plugindir  := $(PREFIX)/lib/varde
 libexecdir := $(PREFIX)/libexec/varde
 includedir := $(PREFIX)/include
 mandir     := $(PREFIX)/share/man
-exampledir := $(PREFIX)/share/varde
+sharedir   := $(PREFIX)/share/varde
+unitdir    ?= $(PREFIX)/lib/systemd/system
 
 O       := build/$(BUILD)
 version := $(shell sed -n 's/^\#define VARDE_VERSION "\(.*\)"/\1/p' lib/include/varde.h)
@@ -61,7 +65,7 @@ sanitize := -fsanitize=thread
 endif
 common   := $(optimise) $(warnings) $(hardening) $(sanitize) -fPIC -fvisibility=hidden -pthread -MMD -MP \
   -Ilib -Ilib/include -I.
-cxxflags := -std=c++20 -fno-gnu-unique $(common) -DVARDE_PREFIX='"$(PREFIX)"'
+cxxflags := -std=c++20 -fno-gnu-unique $(common)
 cflags   := -std=gnu11 $(common)
 ldflags  := $(sanitize) -pthread -Wl$(comma)-z$(comma)relro$(comma)-z$(comma)now$(comma)--as-needed
 # clang++ has no -fno-gnu-unique.
@@ -147,10 +151,11 @@ controller_objects := $(O)/epilog/controller/main.o $(call objects,epilog/contro
 $(eval $(call program,varde-controller,$(controller_objects),prolog))
 
 # The library that lives in the training process depends on libc alone; its exports are lib/client/varde.map.
+# --gc-sections: parts of libstdc++ that nothing calls would ask for a newer libc than containers have (arc4random).
 $(O)/libvarde.so: $(call archives,client) lib/client/varde.map
 	@mkdir -p $(@D)
 	$(call quiet,LINK )$(CXX) $(ldflags) -shared -static-libstdc++ -static-libgcc -Wl$(comma)-z$(comma)defs \
-	  -Wl$(comma)--version-script=lib/client/varde.map -Wl$(comma)-soname=libvarde.so.0 \
+	  -Wl$(comma)--version-script=lib/client/varde.map -Wl$(comma)-soname=libvarde.so.0 -Wl$(comma)--gc-sections \
 	  -Wl$(comma)--whole-archive $(O)/libclient.a -Wl$(comma)--no-whole-archive \
 	  $(filter-out %/libclient.a,$(filter %.a,$^)) -o $@ \
 	  $(if $(sanitize),-lxxhash,-l:libxxhash.a) $(LDFLAGS)

@@ -3,6 +3,7 @@
 // Exits 0 whatever happens: any other code drains the node.  What it could not do is in the journal.
 #include "config/config.h"
 #include "epilog/drain.h"
+#include "epilog/stale.h"
 #include "prolog/job_directory.h"
 #include "prolog/log.h"
 #include "prolog/request.h"
@@ -21,16 +22,23 @@ using namespace varde;
 struct arguments {
     std::string run_directory = node::run_directory_path;
     std::string config = config_path;
+    bool boot = false;
 };
 
-// slurmd starts us with nothing but the environment; the options are for tests and for trying by hand.
+// slurmd starts us with nothing but the environment.  --boot is varde-clean.service's; the others are for tests and for
+// trying by hand.
 bool read_arguments(int count, char** given, arguments& to) {
     for (int i = 1; i < count; i += 2) {
+        if (std::strcmp(given[i], "--boot") == 0) {
+            to.boot = true;
+            i--;
+            continue;
+        }
         std::string* target = std::strcmp(given[i], "--run-dir") == 0  ? &to.run_directory
                               : std::strcmp(given[i], "--config") == 0 ? &to.config
                                                                        : nullptr;
         if (target == nullptr || i + 1 == count) {
-            std::fprintf(stderr, "usage: varde-epilog [--run-dir DIR] [--config FILE]\n");
+            std::fprintf(stderr, "usage: varde-epilog [--boot] [--run-dir DIR] [--config FILE]\n");
             return false;
         }
         *target = given[i + 1];
@@ -41,6 +49,10 @@ bool read_arguments(int count, char** given, arguments& to) {
 void run(int count, char** given) {
     arguments where;
     if (!read_arguments(count, given, where)) return;
+    if (where.boot) {
+        node::open_log("varde-epilog", "");
+        return node::end_stale_jobs(where.run_directory);
+    }
     const auto job_id = node::read_job_id(node::own_variable);
     node::open_log("varde-epilog", job_id ? std::to_string(*job_id) : "");
     if (!job_id) return node::log_line(LOG_ERR, job_id.error().context + "; nothing is cleaned up");

@@ -9,7 +9,7 @@ test_tools := $(patsubst tests/tools/%.cc,$(O)/tests/tools/%,$(wildcard tests/to
 parallel = $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(shell nproc))
 
 setup:
-	@packaging/setup build test demo
+	@packaging/setup
 
 check: setup
 	+@$(MAKE) --no-print-directory $(parallel) W=1 all $(unit_tests) $(replays) $(test_tools)
@@ -104,7 +104,7 @@ all_headers := $(wildcard lib/*/*.h lib/examples/*/*.h spank/*.h prolog/*.h epil
 own_headers := $(shell grep -m1 -H '^\#include' $(product_sources) | \
   sed -n 's|^\(lib/\)\{0,1\}\(.*\)\.cc:\#include "\2\.h"$$|\1\2.h|p')
 other_headers = $(filter-out $(own_headers),$(all_headers))
-includes := -Ilib -Ilib/include -I. -DVARDE_PREFIX='"$(PREFIX)"'
+includes := -Ilib -Ilib/include -I.
 # The analyzer follows calls only into small functions: a third of the time.  DEEP=1 follows them all.
 analyzer := $(if $(DEEP),,-Xclang -analyzer-config -Xclang mode=shallow)
 

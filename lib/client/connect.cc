@@ -1,13 +1,18 @@
 // Connecting without blocking, the peer's credentials, and the handshake that brings the two memfds.
 #include "client/connect.h"
 
+#include "base/fields.h"
 #include "base/limits.h"
+#include "base/units.h"
 
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <fcntl.h>
+#include <optional>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 
 namespace varde::client {
@@ -16,12 +21,43 @@ namespace {
 
 constexpr int retry_ms = 10;
 
-result<void> check_peer(int socket, const std::string& path) {
+// A small file of /proc, empty where it cannot be read.
+std::string proc_text(const char* path) {
+    const unique_fd file(::open(path, O_RDONLY | O_CLOEXEC));
+    std::array<char, 256> buffer{};
+    const ssize_t length = file ? ::read(file.get(), buffer.data(), buffer.size()) : -1;
+    return length > 0 ? std::string(buffer.data(), static_cast<size_t>(length)) : std::string();
+}
+
+// In a user namespace, as of a rootless container, the host's root has no number and shows as the overflow user, and so
+// does every stranger.  Outside there is no such user: the number is somebody's.
+bool has_no_number(uid_t uid) {
+    const std::string map = proc_text("/proc/self/uid_map");
+    const std::string overflow = proc_text("/proc/sys/kernel/overflowuid");
+    const auto ranges = split(map, '\n');
+    const auto number = parse_number(std::string_view(overflow).substr(0, overflow.find('\n')));
+    if (ranges.empty() || !number) return false;
+    const bool everybody_has_one = split(ranges[0], ' ') == std::vector<std::string_view>{"0", "0", "4294967295"};
+    return !everybody_has_one && *number == uid;
+}
+
+// The number of a socket's file that is ours and closed to others: one that we made, or that root made and gave to us, as the
+// prolog does.  Nobody else can give a file away.
+std::optional<ino_t> our_socket(const std::string& path) {
+    struct stat about {};
+    const bool ours = ::lstat(path.c_str(), &about) == 0 && S_ISSOCK(about.st_mode) && about.st_uid == ::geteuid() &&
+                      (about.st_mode & (S_IRWXG | S_IRWXO)) == 0;
+    return ours ? std::optional<ino_t>(about.st_ino) : std::nullopt;
+}
+
+// `before` is what our_socket() said before the connection was made.
+result<void> check_peer(int socket, const std::string& path, std::optional<ino_t> before) {
     ucred peer{};
     socklen_t length = sizeof peer;
     if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0)
         return os_error(errno, "couldn't ask who listens on '" + path + "'");
     if (peer.uid == ::geteuid() || peer.uid == 0) return {};
+    if (before && before == our_socket(path) && has_no_number(peer.uid)) return {};
     return fail(code::io, "couldn't use the agent's socket '" + path + "': process " + std::to_string(peer.pid) +
                               " of user " + std::to_string(peer.uid) + " listens there, which is neither this user (" +
                               std::to_string(::geteuid()) +
@@ -99,6 +135,7 @@ result<unique_fd> connect_to(const std::string& path, deadline until) {
                                        std::to_string(sizeof address.sun_path - 1) +
                                        " that the system allows; use a shorter one");
     std::memcpy(address.sun_path, path.data(), path.size());
+    const auto before = our_socket(path);
     unique_fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (!socket) return os_error(errno, "couldn't make a socket");
     while (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
@@ -110,7 +147,7 @@ result<unique_fd> connect_to(const std::string& path, deadline until) {
                                            "': its queue stays full, the agent does not answer");
         discard(::poll(nullptr, 0, retry_ms), "only a pause");
     }
-    if (auto known = check_peer(socket.get(), path); !known) return std::move(known).error();
+    if (auto known = check_peer(socket.get(), path, before); !known) return std::move(known).error();
     return socket;
 }
 

@@ -198,7 +198,7 @@ result<std::string> embedded_directory(environment get) {
 
 result<std::string> agent_program(environment get) {
     if (const char* given = get("VARDE_AGENT"); given != nullptr && *given != '\0') return std::string(given);
-    std::array<std::string, 5> places;
+    std::array<std::string, 6> places;
     size_t count = 0;
     Dl_info here{};
     if (::dladdr(reinterpret_cast<const void*>(&agent_program), &here) != 0 && here.dli_fname != nullptr) {
@@ -206,7 +206,8 @@ result<std::string> agent_program(environment get) {
         for (const char* near : {"/../bin", "/../libexec/varde", "/../../libexec/varde", "/bin"})
             places[count++] = library + near;
     }
-    places[count++] = VARDE_PREFIX "/libexec/varde";
+    // A copy of the library that stands alone (a wheel, a venv) finds the host's installation.
+    for (const char* usual : {"/usr/local/libexec/varde", "/usr/libexec/varde"}) places[count++] = usual;
     std::string tried;
     for (size_t i = 0; i < count; i++) {
         const std::string path = places[i] + "/varde-agent";

@@ -48,20 +48,26 @@ use_script() { # KEY FILE
     slurm_lines+=("$1=$target")
 }
 
-# Varde's own programs, for every hook that was not given by name.
+# Varde's own programs, for every hook that was not given by name.  What is installed on the host itself is used where
+# it is: the machines have the host's /usr.
 use_varde() {
-    local program
-    cp -a "$varde/." "$dir/varde"
-    chmod -R a+rX "$dir/varde"
+    local program place=/opt/varde
+    case $varde in
+        /usr | /usr/local) place=$varde ;;
+        *)
+            cp -a "$varde/." "$dir/varde"
+            chmod -R a+rX "$dir/varde"
+            ;;
+    esac
     for program in varde-prolog varde-epilog varde-controller varde-agent; do
-        [[ -x $dir/varde/libexec/varde/$program ]] ||
+        [[ -x $varde/libexec/varde/$program ]] ||
             die "couldn't find libexec/varde/$program in '$varde'"
     done
-    plugstack=("optional /opt/varde/lib/varde/spank_varde.so" "${plugstack[@]}")
-    [[ -n $prolog ]] || slurm_lines+=("Prolog=/opt/varde/libexec/varde/varde-prolog")
-    [[ -n $epilog ]] || slurm_lines+=("Epilog=/opt/varde/libexec/varde/varde-epilog")
+    plugstack=("optional $place/lib/varde/spank_varde.so" "${plugstack[@]}")
+    [[ -n $prolog ]] || slurm_lines+=("Prolog=$place/libexec/varde/varde-prolog")
+    [[ -n $epilog ]] || slurm_lines+=("Epilog=$place/libexec/varde/varde-epilog")
     [[ -n $epilog_slurmctld ]] ||
-        slurm_lines+=("EpilogSlurmctld=/opt/varde/libexec/varde/varde-controller")
+        slurm_lines+=("EpilogSlurmctld=$place/libexec/varde/varde-controller")
     [[ -n $varde_yaml || ! -e $varde/etc/varde/varde.yaml ]] ||
         varde_yaml=$varde/etc/varde/varde.yaml
 }
