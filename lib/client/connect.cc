@@ -41,8 +41,8 @@ bool has_no_number(uid_t uid) {
     return !everybody_has_one && *number == uid;
 }
 
-// The number of a socket's file that is ours and closed to others: one that we made, or that root made and gave to us, as the
-// prolog does.  Nobody else can give a file away.
+// The number of a socket's file that is ours and closed to others: one that we made, or that root made and gave to us,
+// as the prolog does.  Nobody else can give a file away.
 std::optional<ino_t> our_socket(const std::string& path) {
     struct stat about {};
     const bool ours = ::lstat(path.c_str(), &about) == 0 && S_ISSOCK(about.st_mode) && about.st_uid == ::geteuid() &&

@@ -13,7 +13,8 @@
 namespace varde::client {
 
 // not_found: no such socket; unavailable: nobody listens there any more; io: somebody else's (who listens is neither we
-// nor root; where root has no number, in a rootless container, the socket must be one that only root can have given us).
+// nor root; where root has no number, in a rootless container, the socket must be one that only root can have given
+// us).
 result<unique_fd> connect_to(const std::string& path, deadline until);
 
 // What the agent has answered to hello.
