@@ -173,7 +173,61 @@ result<message> route_message(uint16_t type, uint16_t flags, const host_route& r
     return made;
 }
 
+struct neighbour {
+    ip_address address;
+    uint16_t state = NUD_NONE;
+};
+
+result<std::vector<neighbour>> read_neighbours(uint32_t interface_index) {
+    std::vector<neighbour> found;
+    const auto asked = ask(message(RTM_GETNEIGH, NLM_F_DUMP, ndmsg{}), [&](const reply& one) {
+        const auto about = one.fixed<ndmsg>();
+        const std::string_view bytes = one.attribute(sizeof about, NDA_DST);
+        neighbour each{{about.ndm_family == AF_INET6, {}}, about.ndm_state};
+        if (about.ndm_ifindex != static_cast<int>(interface_index) || bytes.size() != each.address.bits() / 8) return;
+        std::memcpy(each.address.bytes.data(), bytes.data(), bytes.size());
+        found.push_back(each);
+    });
+    if (!asked) return asked.error();
+    return found;
+}
+
+// With NTF_USE the kernel asks for a neighbour that it does not know; with NUD_PROBE for one that it knows from before.
+void ask_for_neighbour(uint32_t interface_index, const ip_address& address, uint16_t state, uint8_t use) {
+    ndmsg body{};
+    body.ndm_family = family_of(address);
+    body.ndm_ifindex = static_cast<int>(interface_index);
+    body.ndm_state = state;
+    body.ndm_flags = use;
+    message order(RTM_NEWNEIGH, static_cast<uint16_t>(NLM_F_ACK | (use != 0 ? NLM_F_CREATE : 0)), body);
+    order.attribute(NDA_DST, address);
+    discard(tell(order), "then it does not answer");
+}
+
 }  // namespace
+
+std::vector<bool> answer_on(uint32_t interface_index, const std::vector<ip_address>& neighbours, int timeout_ms) {
+    constexpr uint16_t silent_kinds = NUD_PERMANENT | NUD_NOARP;
+    constexpr uint16_t from_before = NUD_REACHABLE | NUD_STALE | NUD_DELAY;
+    std::vector<bool> answered(neighbours.size());
+    const auto until = deadline::in_ms(static_cast<uint64_t>(timeout_ms));
+    for (bool first = true;; first = false) {
+        const auto known = read_neighbours(interface_index);
+        if (!known) return answered;
+        for (size_t i = 0; i < neighbours.size(); i++) {
+            const auto is_it = [&](const neighbour& each) { return each.address == neighbours[i]; };
+            const auto found = std::find_if(known->begin(), known->end(), is_it);
+            const uint16_t state = found == known->end() ? uint16_t{NUD_NONE} : found->state;
+            if ((state & silent_kinds) != 0 || (!first && (state & NUD_REACHABLE) != 0)) answered[i] = true;
+            else if (!answered[i] && (state & from_before) != 0)
+                ask_for_neighbour(interface_index, neighbours[i], NUD_PROBE, 0);
+            else if (first) ask_for_neighbour(interface_index, neighbours[i], NUD_NONE, NTF_USE);
+        }
+        const bool all = std::find(answered.begin(), answered.end(), false) == answered.end();
+        if (all || until.passed()) return answered;
+        ::usleep(5'000);
+    }
+}
 
 result<interface_facts> read_interface(const std::string& name) {
     interface_facts found;

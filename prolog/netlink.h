@@ -1,5 +1,5 @@
 // The kernel's routes and interfaces, by rtnetlink: which way a packet would take, and one host route of our own.
-// Every call opens a socket, asks one thing and waits 1 s at most.  Any thread.
+// Every question opens a socket, asks one thing and waits 1 s at most.  Any thread.
 #pragma once
 
 #include "base/ip_address.h"
@@ -24,6 +24,10 @@ result<interface_facts> read_interface(const std::string& name);
 
 // The name of the interface that leads there; "lo" for an address of this machine.  not_found: no route does.
 result<std::string> find_way(const ip_address& to);
+
+// Which of these neighbours answer on the interface, each now and not some time ago: their hardware addresses are asked
+// for once more (ARP, neighbour discovery).  Waits `timeout_ms` at most for all of them.
+std::vector<bool> answer_on(uint32_t interface_index, const std::vector<ip_address>& neighbours, int timeout_ms);
 
 // A route to one address.
 struct host_route {

@@ -47,6 +47,20 @@ public:
 
     result<void> write() const { return write_own_file(directory_.get(), ledger_name, encode_routes(routes), path_); }
 
+    // true: the route is one of ours, and the job is noted with it.
+    bool hold(uint32_t job_id, const wanted_route& wanted) {
+        const auto is_it = [&](const noted_route& each) { return each.route == wanted.route; };
+        auto found = std::find_if(routes.begin(), routes.end(), is_it);
+        if (found == routes.end()) {
+            if (!wanted.missing) return false;
+            routes.push_back({wanted.route, {}});
+            found = routes.end() - 1;
+        }
+        auto& jobs = found->jobs;
+        if (std::find(jobs.begin(), jobs.end(), job_id) == jobs.end()) jobs.push_back(job_id);
+        return true;
+    }
+
     // Takes the jobs away that are not on this node any more, and then the routes without jobs.
     result<void> remove_unneeded(const route_calls& calls) {
         result<void> outcome;
@@ -130,24 +144,22 @@ result<std::vector<noted_route>> decode_routes(std::string_view text) {
     return routes;
 }
 
-result<void> hold_route(const std::string& run_directory, uint32_t job_id, const host_route& route, bool missing,
-                        const route_calls& calls) {
+result<void> hold_routes(const std::string& run_directory, uint32_t job_id, const std::vector<wanted_route>& wanted,
+                         const route_calls& calls) {
     auto opened = ledger::open(run_directory);
     if (!opened) return std::move(opened).error();
-    const auto pruned = opened->remove_unneeded(calls);
-    if (!pruned) log_line(LOG_WARNING, pruned.error().context);
-    auto& routes = opened->routes;
-    auto found =
-        std::find_if(routes.begin(), routes.end(), [&](const noted_route& each) { return each.route == route; });
-    if (found == routes.end()) {
-        if (!missing) return opened->write();
-        routes.push_back({route, {}});
-        found = routes.end() - 1;
+    const auto removed = opened->remove_unneeded(calls);
+    if (!removed) log_line(LOG_WARNING, removed.error().context);
+    std::vector<host_route> ours;
+    for (const wanted_route& each : wanted)
+        if (opened->hold(job_id, each)) ours.push_back(each.route);
+    auto outcome = opened->write();
+    if (!outcome) return outcome;
+    for (const host_route& each : ours) {
+        auto added = calls.add(each);
+        if (!added) outcome = std::move(added);
     }
-    if (std::find(found->jobs.begin(), found->jobs.end(), job_id) == found->jobs.end()) found->jobs.push_back(job_id);
-    auto written = opened->write();
-    if (!written) return written;
-    return calls.add(route);
+    return outcome;
 }
 
 result<void> release_routes(const std::string& run_directory, uint32_t job_id, const route_calls& calls) {

@@ -30,10 +30,14 @@ struct route_calls {
     result<void> (*remove)(const host_route& route) = remove_route;
 };
 
-// The job needs the route.  `missing`: add it where it is not there; else it is only kept, where we have added it for
-// another job.
-result<void> hold_route(const std::string& run_directory, uint32_t job_id, const host_route& route, bool missing,
-                        const route_calls& calls = {});
+struct wanted_route {
+    host_route route;
+    bool missing = false;  // it is to be added; else it is only kept, where we have added it for another job
+};
+
+// The job needs these.
+result<void> hold_routes(const std::string& run_directory, uint32_t job_id, const std::vector<wanted_route>& wanted,
+                         const route_calls& calls = {});
 
 // The job needs none any more; those that no job needs are removed.
 result<void> release_routes(const std::string& run_directory, uint32_t job_id, const route_calls& calls = {});

@@ -19,6 +19,7 @@ namespace varde::node {
 namespace {
 
 constexpr int resolve_ms = 1000;
+constexpr int answer_ms = 1500;  // the kernel asks again after 1 s
 constexpr size_t servers_max = 32;
 
 std::optional<ip_address> address_of(const addrinfo& each) {
@@ -115,18 +116,40 @@ void describe_interface(const storage_settings& site, const network_view& view, 
                        std::to_string(site.speed_min_mbps));
 }
 
+// A route to who is not there would take away a way that works, however wrong it is.
+void drop_silent(const storage_settings& site, const network_view& view, std::vector<wanted_route>& wanted,
+                 std::string& problems) {
+    const auto next_of = [](const wanted_route& each) { return each.route.gateway.value_or(each.route.to); };
+    std::vector<ip_address> asked;
+    for (const wanted_route& each : wanted)
+        if (each.missing) asked.push_back(next_of(each));
+    // None is wanted without the interface.
+    const auto answered = asked.empty() ? std::vector<bool>() : answer_on(view.interface->index, asked, answer_ms);
+    std::vector<wanted_route> kept;
+    size_t question = 0;
+    for (const wanted_route& each : wanted) {
+        if (!each.missing || answered[question++]) kept.push_back(each);
+        else
+            add(problems, "no route to " + format_address(each.route.to) + " is added: " +
+                              format_address(next_of(each)) + " does not answer on '" + site.interface + "'");
+    }
+    wanted = std::move(kept);
+}
+
 // What could not be put right.
 std::string put_right(const storage_settings& site, network_view& view, uint32_t job_id,
                       const std::string& run_directory) {
     std::string problems;
+    std::vector<wanted_route> wanted;
     for (size_t i = 0; i < view.servers.size(); i++) {
         const bool missing = !is_right(view.ways[i], site.interface);
         const std::string refused = why_no_route(site, view, view.servers[i]);
-        if (missing && !refused.empty()) add(problems, refused);
-        if (!refused.empty()) continue;
-        const auto held = hold_route(run_directory, job_id, {view.servers[i], site.interface, site.gateway}, missing);
-        if (!held) add(problems, held.error().context);
+        if (refused.empty()) wanted.push_back({{view.servers[i], site.interface, site.gateway}, missing});
+        else if (missing) add(problems, refused);
     }
+    drop_silent(site, view, wanted, problems);
+    const auto held = wanted.empty() ? result<void>() : hold_routes(run_directory, job_id, wanted);
+    if (!held) add(problems, held.error().context);
     find_ways(view);
     return problems;
 }

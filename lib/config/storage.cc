@@ -10,6 +10,7 @@ namespace varde {
 namespace {
 
 constexpr size_t interface_bytes_max = 15;  // IFNAMSIZ less one
+constexpr unsigned subnet_bits_min = 8;     // 10.0.0.0/8 is the largest private network
 
 }  // namespace
 
@@ -66,6 +67,9 @@ result<void> check_storage(const storage_settings& settings) {
     if (settings.policy == storage_policy::route && !settings.subnet)
         return fail(code::invalid,
                     "storage.policy 'route' needs storage.subnet; write for example 'subnet: 10.1.0.0/16'");
+    if (settings.subnet && settings.subnet->length_bits < subnet_bits_min)
+        return fail(code::invalid, "storage.subnet '" + format_prefix(*settings.subnet) +
+                                       "' is more than a storage network; write for example 'subnet: 10.1.0.0/16'");
     return {};
 }
 

@@ -4,6 +4,7 @@
 
 #include <criterion/criterion.h>
 #include <fstream>
+#include <span>
 #include <sstream>
 
 using namespace varde;
@@ -101,12 +102,28 @@ Test(config, the_file_we_ship_is_the_defaults) {
     cr_assert(parsed(uncommented.c_str()) == config{});
 }
 
+struct refusal {
+    const char* text;
+    const char* line;
+    const char* parts[3];
+};
+
+static void expect_refusals(std::span<const refusal> bad) {
+    for (const auto& each : bad) {
+        auto found = parse_config(each.text, "varde.yaml");
+        cr_assert(!found.has_value(), "taken: %s", each.text);
+        const std::string& text = found.error().context;
+        cr_assert(found.error().what == code::invalid);
+        cr_assert(text.find(each.line) != std::string::npos, "'%s' lacks '%s' for:\n%s", text.c_str(), each.line,
+                  each.text);
+        for (const char* part : each.parts)
+            cr_assert(text.find(part) != std::string::npos, "'%s' lacks '%s'", text.c_str(), part);
+        cr_assert_eq(text.find('\n'), std::string::npos);
+    }
+}
+
 Test(config, a_refusal_names_file_line_key_and_reason) {
-    const struct {
-        const char* text;
-        const char* line;
-        const char* parts[3];
-    } bad[] = {
+    static const refusal bad[] = {
         {"agent:\n  memry: 1G\n", "varde.yaml:2'", {"agent has no key 'memry'", "memory, huge_pages, cpus, chunk", ""}},
         {"agnt:\n  memory: 1G\n", "varde.yaml:1'", {"no section 'agnt'", "agent, failures, defaults", ""}},
         {"agent:\n  memory: 0%\n", "varde.yaml:2'", {"agent.memory is '0%'", "1% to 90%", "memory: 10%"}},
@@ -126,16 +143,6 @@ Test(config, a_refusal_names_file_line_key_and_reason) {
         {"defaults:\n  keep: 0\n", "varde.yaml:2'", {"defaults.keep is '0'", "smaller than 1", "keep: 3"}},
         {"slurm:\n  bin_dir: bin\n", "varde.yaml:2'", {"slurm.bin_dir is 'bin'", "absolute", "bin_dir: /usr/bin"}},
         {"prolog:\n  probe_s: 9\n", "varde.yaml:2'", {"prolog.probe_s", "larger than 8", "probe_s: 5"}},
-        {"storage: {interface: ../x}\n", "varde.yaml:1'", {"storage.interface", "no name", "interface: ib0"}},
-        {"storage: {policy: force}\n", "varde.yaml:1'", {"storage.policy is 'force'", "'require'", "policy: check"}},
-        {"storage: {policy: require}\n", "varde.yaml'", {"storage.policy needs storage.interface", "", ""}},
-        {"storage: {interface: ib0, policy: route}\n", "varde.yaml'", {"'route' needs storage.subnet", "", ""}},
-        {"storage: {subnet: 10.1.0.0}\n", "varde.yaml:1'", {"storage.subnet", "no length", "subnet: 10.1.0.0/16"}},
-        {"storage: {gateway: router}\n", "varde.yaml:1'", {"storage.gateway", "no IP address", "gateway: 10.1.0.1"}},
-        {"storage: {targets: \"weka 10.1.0.5\"}\n", "varde.yaml:1'", {"storage.targets", "absolute path", ""}},
-        {"storage: {targets: \"/weka\"}\n", "varde.yaml:1'", {"storage.targets", "has no addresses", ""}},
-        {"storage: {targets: \"/weka a.b\"}\n", "varde.yaml:1'", {"storage.targets", "'a.b' is no IP address", ""}},
-        {"storage: {mtu_min: big}\n", "varde.yaml:1'", {"storage.mtu_min", "digit", "mtu_min: 9000"}},
         {"agent:\n  chunk: 4M\n  chunk: 8M\n", "varde.yaml:3'", {"'chunk' comes twice", "", ""}},
         {"agent:\n  chunk: 4M\nagent:\n  chunk: 8M\n", "varde.yaml:3'", {"'agent' comes twice", "", ""}},
         {"agent: yes\n", "varde.yaml:1'", {"agent must hold", "", ""}},
@@ -159,17 +166,24 @@ Test(config, a_refusal_names_file_line_key_and_reason) {
         {"agent: *unknown\n", "varde.yaml:1'", {"", "", ""}},
         {"---\nagent: {}\n---\nagent: {}\n", "varde.yaml'", {"more than one document", "", ""}},
     };
-    for (const auto& each : bad) {
-        auto found = parse_config(each.text, "varde.yaml");
-        cr_assert(!found.has_value(), "taken: %s", each.text);
-        const std::string& text = found.error().context;
-        cr_assert(found.error().what == code::invalid);
-        cr_assert(text.find(each.line) != std::string::npos, "'%s' lacks '%s' for:\n%s", text.c_str(), each.line,
-                  each.text);
-        for (const char* part : each.parts)
-            cr_assert(text.find(part) != std::string::npos, "'%s' lacks '%s'", text.c_str(), part);
-        cr_assert_eq(text.find('\n'), std::string::npos);
-    }
+    expect_refusals(bad);
+}
+
+Test(config, a_refusal_of_the_storage_network_says_what_is_right) {
+    static const refusal bad[] = {
+        {"storage: {interface: ../x}\n", "varde.yaml:1'", {"storage.interface", "no name", "interface: ib0"}},
+        {"storage: {policy: force}\n", "varde.yaml:1'", {"storage.policy is 'force'", "'require'", "policy: check"}},
+        {"storage: {policy: require}\n", "varde.yaml'", {"storage.policy needs storage.interface", "", ""}},
+        {"storage: {interface: ib0, policy: route}\n", "varde.yaml'", {"'route' needs storage.subnet", "", ""}},
+        {"storage: {subnet: 0.0.0.0/0}\n", "varde.yaml'", {"'0.0.0.0/0' is more than a storage network", "", ""}},
+        {"storage: {subnet: 10.1.0.0}\n", "varde.yaml:1'", {"storage.subnet", "no length", "subnet: 10.1.0.0/16"}},
+        {"storage: {gateway: router}\n", "varde.yaml:1'", {"storage.gateway", "no IP address", "gateway: 10.1.0.1"}},
+        {"storage: {targets: \"weka 10.1.0.5\"}\n", "varde.yaml:1'", {"storage.targets", "absolute path", ""}},
+        {"storage: {targets: \"/weka\"}\n", "varde.yaml:1'", {"storage.targets", "has no addresses", ""}},
+        {"storage: {targets: \"/weka a.b\"}\n", "varde.yaml:1'", {"storage.targets", "'a.b' is no IP address", ""}},
+        {"storage: {mtu_min: big}\n", "varde.yaml:1'", {"storage.mtu_min", "digit", "mtu_min: 9000"}},
+    };
+    expect_refusals(bad);
 }
 
 Test(config, arena_takes_the_jobs_wish_first) {

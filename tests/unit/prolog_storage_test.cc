@@ -5,6 +5,7 @@
 
 #include <sched.h>
 #include <sys/file.h>
+#include <sys/prctl.h>
 
 using namespace setup_test;
 
@@ -100,22 +101,44 @@ Test(network, routes_stay_within_what_the_site_allows) {
     expect_text(why_no_route(site, view, address(server)), {"10.77.3.1 is on no network of 'storage'"});
 }
 
-// ---- A network of the test's own: compute 10.77.0.7/24, storage 10.77.1.7/24, and their version 6 cousins.
+// ---- A network of the test's own: compute 10.77.0.7/24, storage 10.77.1.7/24, and their version 6 cousins.  At the
+// other end is a machine that has the servers' addresses on both.
 
 static void ip(const std::string& what) { cr_assert_eq(std::system(("ip " + what).c_str()), 0, "ip %s", what.c_str()); }
 
+static std::string far_end;  // "nsenter --net=... "
+static void far_ip(const std::string& what) {
+    cr_assert_eq(std::system((far_end + "ip " + what).c_str()), 0, "ip %s", what.c_str());
+}
+
+static std::string network_of(pid_t pid) {
+    return std::filesystem::read_symlink("/proc/" + std::to_string(pid) + "/ns/net").string();
+}
+
 static void own_network() {
     cr_assert_eq(::unshare(CLONE_NEWNET), 0);
+    const pid_t machine = ::fork();
+    if (machine == 0) {
+        ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+        (void)!::unshare(CLONE_NEWNET);
+        ::pause();
+        ::_exit(0);
+    }
+    const std::string id = std::to_string(machine);
+    far_end = "nsenter --net=/proc/" + id + "/ns/net ";
+    while (network_of(machine) == network_of(::getpid())) ::usleep(1'000);
     ip("link set lo up");
     int number = 0;
     for (const std::string name : {"compute", "storage"}) {
         const std::string net = std::to_string(number++);
-        ip("link add " + name + " type veth peer name " + name + "-far");
-        ip("link set " + name + "-far up");
-        ip("link set " + name + " up mtu 4000");
+        ip("link add " + name + " type veth peer name " + name + " netns " + id);
+        for (const auto& call : {ip, far_ip}) call("link set " + name + " up mtu 4000");
         ip("address add 10.77." + net + ".7/24 dev " + name);
         ip("address add fd00:77:" + net + "::7/64 dev " + name + " nodad");
+        far_ip("address add 10.77." + net + ".1/24 dev " + name);
     }
+    far_ip("address add 10.77.1.250/24 dev storage");
+    far_ip("address add fd00:77:1::250/64 dev storage nodad");
 }
 
 static std::string routes() {
@@ -147,7 +170,7 @@ Test(network, the_kernel_says_which_way_it_takes) {
                           [](const ip_prefix& each) { return each.contains(address("10.77.1.200")); }));
     cr_assert(std::none_of(facts->addresses.begin(), facts->addresses.end(),
                            [](const ip_prefix& each) { return each.contains(address("10.77.0.7")); }));
-    ip("link set storage-far down");
+    far_ip("link set storage down");
     cr_assert(!read_interface("storage")->up, "its link is gone");
     cr_assert(read_interface("nosuch").error().what == code::not_found);
 }
@@ -183,6 +206,22 @@ Test(network, a_route_of_ours_goes_before_others_and_goes_alone) {
     cr_assert(!add_route({address("10.79.0.1"), "storage", address("10.80.0.1")}).has_value(), "no way to the gateway");
 }
 
+Test(network, a_neighbour_answers_now_or_not) {
+    AS_ROOT();
+    own_network();
+    const uint32_t storage = read_interface("storage")->index;
+    const uint32_t compute = read_interface("compute")->index;
+    const std::vector<ip_address> there{address(server), address("fd00:77:1::250")};
+    const std::vector<bool> both{true, true};
+    // The second time the kernel knows them from before.
+    for (int twice = 0; twice < 2; twice++) cr_assert(answer_on(storage, there, 10'000) == both);
+    cr_assert(answer_on(storage, {address(server), address("10.77.1.251")}, 500) == (std::vector<bool>{true, false}));
+    cr_assert(answer_on(compute, {address(server)}, 10'000).front(), "a machine answers for all its addresses");
+    far_ip("address del 10.77.1.250/24 dev storage");
+    cr_assert(answer_on(storage, there, 500) == (std::vector<bool>{false, true}), "what was heard before is no answer");
+    cr_assert(answer_on(storage, {}, 0).empty());
+}
+
 // ---- The ledger
 
 static void begin_job(uint32_t job) {
@@ -202,17 +241,17 @@ Test(network, the_last_job_takes_the_route_away) {
     const auto& run = where.run_directory;
     begin_job(7);
     begin_job(9);
-    cr_assert(hold_route(run, 7, route, true).has_value() && *find_way(route.to) == "storage");
-    cr_assert(hold_route(run, 7, route, true).has_value(), "a requeue");
+    cr_assert(hold_routes(run, 7, {{route, true}}).has_value() && *find_way(route.to) == "storage");
+    cr_assert(hold_routes(run, 7, {{route, true}}).has_value(), "a requeue");
     // It is right now, because of job 7; job 9 needs it all the same.
-    cr_assert(hold_route(run, 9, route, false).has_value());
+    cr_assert(hold_routes(run, 9, {{route, false}}).has_value());
     cr_assert(ledger_text() == "10.77.1.250 storage - 7 9\n", "%s", ledger_text().c_str());
     cr_assert(release_routes(run, 7).has_value() && *find_way(route.to) == "storage");
     for (int twice = 0; twice < 2; twice++) {
         cr_assert(release_routes(run, 9).has_value() && *find_way(route.to) == "compute");
         cr_assert(ledger_text().empty() && routes().empty());
     }
-    cr_assert(hold_route(run, 9, route, false).has_value() && ledger_text().empty(), "nobody needs ours");
+    cr_assert(hold_routes(run, 9, {{route, false}}).has_value() && ledger_text().empty(), "nobody needs ours");
     struct stat about {};
     cr_assert(::stat((run + "/routes.lock").c_str(), &about) == 0 && (about.st_mode & 0777) == 0600);
 }
@@ -223,10 +262,10 @@ Test(network, a_job_that_is_gone_without_an_epilog_counts_no_more) {
     const host_route route{address(server), "storage", {}};
     const host_route other{address("10.77.1.251"), "storage", {}};
     begin_job(7);
-    cr_assert(hold_route(where.run_directory, 7, route, true).has_value());
+    cr_assert(hold_routes(where.run_directory, 7, {{route, true}}).has_value());
     end_job_directory(7);
     begin_job(9);
-    cr_assert(hold_route(where.run_directory, 9, other, true).has_value());
+    cr_assert(hold_routes(where.run_directory, 9, {{other, true}}).has_value());
     cr_assert(ledger_text() == "10.77.1.251 storage - 9\n", "%s", ledger_text().c_str());
     cr_assert(routes().find(server) == std::string::npos, "%s", routes().c_str());
 }
@@ -239,7 +278,7 @@ Test(network, a_route_is_noted_before_it_is_there) {
     begin_job(7);
     const route_calls deaf{[](const host_route&) { return result<void>(fail(code::io, "no")); },
                            [](const host_route&) { return result<void>(fail(code::io, "no")); }};
-    cr_assert(!hold_route(where.run_directory, 7, route, true, deaf).has_value());
+    cr_assert(!hold_routes(where.run_directory, 7, {{route, true}}, deaf).has_value());
     cr_assert(ledger_text() == "10.77.1.250 storage - 7\n");
     cr_assert(!release_routes(where.run_directory, 7, deaf).has_value());
     cr_assert(ledger_text() == "10.77.1.250 storage -\n", "kept, for the next to try again");
@@ -251,10 +290,10 @@ Test(network, a_lock_that_is_held_and_a_ledger_that_is_damaged_are_errors) {
     own_network();
     const host_route route{address(server), "storage", {}};
     begin_job(7);
-    cr_assert(hold_route(where.run_directory, 7, route, true).has_value());
+    cr_assert(hold_routes(where.run_directory, 7, {{route, true}}).has_value());
     const unique_fd held(::open((where.run_directory + "/routes.lock").c_str(), O_RDWR | O_CLOEXEC));
     cr_assert_eq(::flock(held.get(), LOCK_EX), 0);
-    const auto locked = hold_route(where.run_directory, 9, route, true);
+    const auto locked = hold_routes(where.run_directory, 9, {{route, true}});
     cr_assert(!locked.has_value() && locked.error().what == code::timeout);
     cr_assert_eq(::flock(held.get(), LOCK_UN), 0);
     for (const char* bad : {"10.77.1.250 storage\n", "10.77.1.250 storage - 7", "x storage - 7\n",
@@ -334,7 +373,12 @@ Test(network, route_puts_it_right_and_the_epilog_takes_it_away) {
     ip("rule add to 10.77.1.250 lookup 99");
     expect_text(set_up(job_here(), job_id, where).storage.problem, {"is reached over 'compute'"});
     cr_assert(end_job(where.run_directory, job_id, 1000).has_value() && routes().empty());
-    ip("link set storage-far down");
+    ip("rule del to 10.77.1.250 lookup 99");
+    far_ip("address del 10.77.1.250/24 dev storage");
+    expect_text(set_up(job_here(), job_id, where).storage.problem,
+                {"is reached over 'compute'", "10.77.1.250 does not answer on 'storage'"});
+    cr_assert(end_job(where.run_directory, job_id, 1000).has_value() && routes().empty());
+    far_ip("link set storage down");
     expect_text(set_up(job_here(), job_id, where).storage.problem,
                 {"is reached over 'compute'", "'storage' is down", "no route to 10.77.1.250 is added"});
 }
