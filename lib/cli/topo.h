@@ -31,8 +31,8 @@ std::string short_model(const topo::device& what);
 // "GPU 3", "ib0": what is written on a device.
 std::string device_label(const topo::machine& in, const topo::device& what);
 
-// The number of the GPU behind whose PCI switch a device is; none: behind no GPU's.
-std::optional<size_t> gpu_beside(const topo::machine& in, const topo::device& what);
+// The GPU behind whose PCI switch a device is; null: behind no GPU's.
+const topo::device* gpu_beside(const topo::machine& in, const topo::device& what);
 
 bool is_storage(const topo::plan& in, const topo::device& what);
 const topo::node_share* share_of(const topo::plan& in, uint32_t node);

@@ -76,8 +76,7 @@ std::string remark_on(const topo_view& view, const topo::device& what) {
         return node ? fmt::format("◀ slabs on node {}", *node) : "not the job's";
     }
     if (is_storage(view.plan, what)) return "◀ storage";
-    const auto gpu = gpu_beside(view.machine, what);
-    if (gpu) return fmt::format("beside GPU {}", *gpu);
+    if (const topo::device* gpu = gpu_beside(view.machine, what)) return "beside " + device_label(view.machine, *gpu);
     return what.nodes.size() > 1 ? fmt::format("near nodes {}", fmt::join(what.nodes, ", ")) : "";
 }
 

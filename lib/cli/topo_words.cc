@@ -47,16 +47,13 @@ std::string short_model(const topo::device& what) {
 
 std::string device_label(const topo::machine& in, const topo::device& what) {
     if (what.kind != topo::device_kind::gpu) return what.names.empty() ? what.pci : what.names.front();
-    const auto gpus = topo::gpus_of(in);
-    const auto at = std::find(gpus.begin(), gpus.end(), &what);
-    return "GPU " + std::to_string(at - gpus.begin());
+    return "GPU " + std::to_string(topo::gpu_number(in, what));
 }
 
-std::optional<size_t> gpu_beside(const topo::machine& in, const topo::device& what) {
-    const auto gpus = topo::gpus_of(in);
-    for (size_t number = 0; number < gpus.size(); number++)
-        if (what.kind != topo::device_kind::gpu && topo::shared_buses(*gpus[number], what) >= 2) return number;
-    return std::nullopt;
+const topo::device* gpu_beside(const topo::machine& in, const topo::device& what) {
+    for (const topo::device* gpu : topo::gpus_of(in))
+        if (what.kind != topo::device_kind::gpu && topo::shared_buses(*gpu, what) >= 2) return gpu;
+    return nullptr;
 }
 
 bool is_storage(const topo::plan& in, const topo::device& what) {

@@ -3,6 +3,7 @@
 
 #include "base/handle.h"
 #include "base/units.h"
+#include "topo/device_files.h"
 #include "topo/text_file.h"
 #include "topo/topology.h"
 #include "topo/trial.h"
@@ -16,8 +17,12 @@ namespace varde::topo {
 
 namespace {
 
+constexpr unsigned time_s = 5;               // sysfs answers at once, but for a driver that hangs
+constexpr unsigned drivers_time_s = 30;      // a driver that nobody keeps alive starts for seconds, each GPU
 constexpr size_t xml_bytes_max = 16U << 20;  // the largest machines' files are 1 to 2 MB
 
+// Asks each CPU in turn, for which the child would have to run on each: nothing that a description holds.
+constexpr const char* useless_component = "x86";
 // Drivers that hwloc's plugins would start: only for whoever has the time.
 constexpr const char* slow_components[] = {"cuda", "nvml", "opencl", "rsmi", "levelzero", "gl"};
 
@@ -46,15 +51,18 @@ result<machine> load_xml(const std::string& text) {
     return describe(made->get());
 }
 
+void leave_out(hwloc_topology_t to, const char* component) {
+    discard(hwloc_topology_set_components(to, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, component),
+            "what is not there takes no time");
+}
+
 // This machine as XML.
 result<std::string> look(ask_drivers ask) {
     const auto made = new_topology();
     if (!made) return made.error();
-    for (const char* each : slow_components) {
-        if (ask == ask_drivers::yes) break;
-        discard(hwloc_topology_set_components(made->get(), HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, each),
-                "a plugin that is not there starts no driver");
-    }
+    leave_out(made->get(), useless_component);
+    for (const char* each : slow_components)
+        if (ask == ask_drivers::no) leave_out(made->get(), each);
     if (hwloc_topology_load(made->get()) != 0) return os_error(errno, "hwloc failed");
     if (hwloc_topology_is_thissystem(made->get()) == 0)
         return fail(code::invalid,
@@ -82,11 +90,13 @@ void fill_in_memory(machine& to) {
 
 result<machine> load_machine(ask_drivers ask) {
     const std::string what = "couldn't look at this machine: ";
-    const auto xml = in_child([&] { return look(ask); }, words::ignored);
+    const auto xml =
+        in_child([&] { return look(ask); }, input::of_this_machine, ask == ask_drivers::yes ? drivers_time_s : time_s);
     if (!xml) return fail(xml.error().what, what + xml.error().context);
     auto found = load_xml(*xml);
     if (!found) return fail(found.error().what, what + found.error().context);
     fill_in_memory(*found);
+    name_device_files(*found);
     return found;
 }
 
@@ -99,7 +109,7 @@ result<machine> parse_machine(std::string_view xml, const std::string& shown) {
         const auto found = load_xml(text);
         return found ? result<std::string>("") : found.error();
     };
-    const auto tried = in_child(try_it, words::refused);
+    const auto tried = in_child(try_it, input::of_anybody, time_s);
     auto found = tried ? load_xml(text) : tried.error();
     if (!found)
         return fail(code::damaged, what + found.error().context + "; 'lstopo FILE.xml' makes one that is right");

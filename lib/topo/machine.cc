@@ -21,6 +21,16 @@ std::optional<std::string> hex_digits(std::string_view text, size_t digits) {
     return lower;
 }
 
+// "nvidia" and a number, as name_device_files() has given it.
+std::optional<size_t> file_number(const device& gpu) {
+    constexpr std::string_view prefix = "nvidia";
+    for (const std::string& each : gpu.names) {
+        if (!each.starts_with(prefix)) continue;
+        if (const auto number = parse_number(std::string_view(each).substr(prefix.size()))) return *number;
+    }
+    return std::nullopt;
+}
+
 bool has_name(const device& what, std::string_view name) {
     return std::find(what.names.begin(), what.names.end(), name) != what.names.end();
 }
@@ -52,13 +62,24 @@ std::vector<const device*> gpus_of(const machine& from) {
     return found;
 }
 
+size_t gpu_number(const machine& in, const device& gpu) {
+    const auto gpus = gpus_of(in);
+    // All or none: a mixture would give a number twice.
+    const auto has_file = [](const device* each) { return file_number(*each).has_value(); };
+    if (std::all_of(gpus.begin(), gpus.end(), has_file)) return file_number(gpu).value_or(0);
+    return static_cast<size_t>(std::find(gpus.begin(), gpus.end(), &gpu) - gpus.begin());
+}
+
 const device* find_gpu(const machine& in, std::string_view text) {
     const auto gpus = gpus_of(in);
-    if (const auto number = parse_number(text)) return *number < gpus.size() ? gpus[*number] : nullptr;
+    const auto number = parse_number(text);
     const auto address = parse_pci_address(text);
-    for (const device* each : gpus)
-        if (address ? each->pci == *address : has_name(*each, text)) return each;
-    return nullptr;
+    const auto is_it = [&](const device* each) {
+        if (number) return gpu_number(in, *each) == *number;
+        return address ? each->pci == *address : has_name(*each, text);
+    };
+    const auto found = std::find_if(gpus.begin(), gpus.end(), is_it);
+    return found == gpus.end() ? nullptr : *found;
 }
 
 const device* find_storage(const machine& in, std::string_view name) {

@@ -74,8 +74,12 @@ result<machine> parse_machine(std::string_view xml, const std::string& shown);
 // "0000:1b:00.0" from the spellings that are in use: "1B:00.0", "00000000:1B:00.0" (NVML).
 std::optional<std::string> parse_pci_address(std::string_view text);
 
-// The GPUs in the order of their PCI addresses, which is how nvidia-smi numbers them.
+// The GPUs in the order of their PCI addresses.
 std::vector<const device*> gpus_of(const machine& from);
+
+// Its number as Slurm gives it to jobs: of the device file (/dev/nvidia3), which need not follow the PCI addresses;
+// where that is not known, its place in their order, as nvidia-smi numbers.
+size_t gpu_number(const machine& in, const device& gpu);
 
 // The GPU of this number, PCI address or name; the interface or disk of this name.  Null where there is none.
 const device* find_gpu(const machine& in, std::string_view text);

@@ -33,7 +33,7 @@ struct request {
     uint64_t arena_bytes = 0;
     uint64_t page_bytes = limits::page_bytes;        // no page is split between nodes; huge pages where they are used
     std::optional<cpu_set> cpus{};                   // the job's on this node
-    std::optional<std::vector<std::string>> gpus{};  // the job's: numbers as nvidia-smi's, PCI addresses or names
+    std::optional<std::vector<std::string>> gpus{};  // the job's: numbers as Slurm's, PCI addresses or names
     std::optional<uint32_t> ranks{};                 // on this node
     std::vector<std::string> storage{};              // interfaces or disks that carry the checkpoints
     cpu_set system_cpus{};                           // set aside for the system (Slurm's CoreSpecCount, CpuSpecList)

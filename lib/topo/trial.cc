@@ -16,7 +16,6 @@ namespace varde::topo {
 namespace {
 
 constexpr rlim_t memory_bytes = 1ULL << 30;
-constexpr unsigned time_s = 20;
 constexpr size_t answer_bytes_max = 64U << 20;
 
 // Bytes of address space that this process has: the limit counts them all, and sanitizers have terabytes.
@@ -33,12 +32,14 @@ rlim_t address_space_bytes() {
 constexpr char good = '+';
 constexpr char bad = '-';
 
-[[noreturn]] void answer(const std::function<result<std::string>()>& make, int out, int words_out) {
+[[noreturn]] void answer(const std::function<result<std::string>()>& make, input what, unsigned time_s, int out,
+                         int words_out) {
     ::dup2(words_out, STDERR_FILENO);
     for (const int each : {SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL, SIGALRM}) std::signal(each, SIG_DFL);
     const rlimit no_core{0, 0};
     discard(::setrlimit(RLIMIT_CORE, &no_core), "a core file would only be in the way");
-    if (const rlim_t before = address_space_bytes(); before != 0) {
+    const rlim_t before = what == input::of_anybody ? address_space_bytes() : 0;
+    if (before != 0) {
         const rlimit memory{before + memory_bytes, before + memory_bytes};
         discard(::setrlimit(RLIMIT_AS, &memory), "time is limited as well");
     }
@@ -50,21 +51,21 @@ constexpr char bad = '-';
 
 }  // namespace
 
-result<std::string> in_child(const std::function<result<std::string>()>& make, words said) {
+result<std::string> in_child(const std::function<result<std::string>()>& make, input what, unsigned time_s) {
     const unique_fd out(::memfd_create("answer", MFD_CLOEXEC));
     const unique_fd words_out(::memfd_create("words", MFD_CLOEXEC));
     if (!out || !words_out) return os_error(errno, "couldn't hold what hwloc finds");
     discard(std::fflush(nullptr), "the child has a copy of what is not written yet");
     const pid_t child = ::fork();
     if (child < 0) return os_error(errno, "couldn't start a child that asks hwloc");
-    if (child == 0) answer(make, out.get(), words_out.get());
+    if (child == 0) answer(make, what, time_s, out.get(), words_out.get());
     int status = -1;
     while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {}
     const auto answered = read_all(out.get(), answer_bytes_max, "couldn't read what hwloc finds");
     const auto words_read = read_all(words_out.get(), answer_bytes_max, "couldn't read what hwloc says");
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0 || !answered || answered->empty())
         return fail(code::damaged, "hwloc ended the process that asked it");
-    if (said == words::refused && (!words_read || !words_read->empty()))
+    if (what == input::of_anybody && (!words_read || !words_read->empty()))
         return fail(code::damaged, "hwloc finds it inconsistent");
     if (answered->front() == bad) return fail(code::damaged, answered->substr(1));
     return answered->substr(1);

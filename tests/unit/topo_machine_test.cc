@@ -1,6 +1,8 @@
 // What is read out of hwloc: the machines of tests/topo, this machine, and XML that is wrong or hostile.
 #include "topo_support.h"
 
+#include "topo/device_files.h"
+
 #include <filesystem>
 #include <random>
 #include <sched.h>
@@ -99,6 +101,30 @@ Test(topo_machine, gpus_are_found_by_number_address_and_name) {
     cr_expect(find_storage(hgx, "mlx5_8") == find_storage(hgx, "enp41s0f0np0"));
     cr_expect(find_storage(hgx, "nvme1n1")->pci == "0000:86:00.0");
     cr_expect(find_storage(hgx, "nvml0") == nullptr && find_storage(hgx, "") == nullptr);
+}
+
+// On some boards /dev/nvidia0 is not the first GPU on the bus; Slurm numbers by the files.
+Test(topo_machine, gpus_have_the_numbers_of_their_device_files) {
+    machine epyc = machine_of("epyc_nps4");
+    const std::string root = std::filesystem::temp_directory_path() / ("varde-topo-" + std::to_string(::getpid()));
+    const auto tell = [&](const std::string& pci, const std::string& minor) {
+        const std::string folder = root + "/proc/driver/nvidia/gpus/" + pci;
+        std::filesystem::create_directories(folder);
+        std::ofstream(folder + "/information")
+            << "Model: \t\t A100\nIRQ:   \t\t 7\nDevice Minor: \t " << minor << "\nx: 1\n";
+    };
+    tell("0000:03:00.0", "2");
+    tell("0000:41:00.0", "3");
+    tell("0000:82:00.0", "0");
+    tell("0000:c1:00.0", "x");
+    machine partly = epyc;
+    name_device_files(partly, root);
+    cr_expect(find_gpu(partly, "0")->pci == "0000:03:00.0" && find_gpu(partly, "nvidia0")->pci == "0000:82:00.0");
+    tell("0000:c1:00.0", "1");
+    name_device_files(epyc, root);
+    cr_expect(find_gpu(epyc, "0")->pci == "0000:82:00.0" && find_gpu(epyc, "2")->pci == "0000:03:00.0");
+    cr_expect(gpu_number(epyc, *find_gpu(epyc, "c1:00.0")) == 1 && find_gpu(epyc, "4") == nullptr);
+    std::filesystem::remove_all(root);
 }
 
 Test(topo_machine, the_pci_tree_tells_what_is_near) {
