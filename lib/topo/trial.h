@@ -12,9 +12,10 @@ namespace varde::topo {
 enum class input : bool { of_this_machine, of_anybody };
 
 // What `make` returns in a child that is a copy of this process, but for the code of an error, which becomes `damaged`.
-// So does the end of the child, or of its time; where the input may be anybody's also more than 1 GiB of memory (drivers
-// map much more) and words on stderr, which are dropped otherwise.  A process that does the same thing on the same memory
-// afterwards survives what the child did.  Blocking; to be called where no other thread holds a lock that `make` needs.
+// So does the end of the child, or of its time; where the input may be anybody's also more than 1 GiB of memory
+// (drivers map much more) and words on stderr, which are dropped otherwise.  A process that does the same thing on the
+// same memory afterwards survives what the child did.  Blocking; to be called where no other thread holds a lock that
+// `make` needs.
 result<std::string> in_child(const std::function<result<std::string>()>& make, input what, unsigned time_s);
 
 }  // namespace varde::topo
