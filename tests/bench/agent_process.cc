@@ -73,6 +73,7 @@ result<agent_process> agent_process::start(const settings& with, uint64_t arena_
                        made.socket_,
                        "--arena-bytes",
                        std::to_string(arena_bytes)};
+    agent.arguments.insert(agent.arguments.end(), with.agent_options.begin(), with.agent_options.end());
     const result<void> started = on_cpu(cpu, [&]() -> result<void> {
         const result<program_outcome> ran = run_program(agent);
         if (!ran) return ran.error();

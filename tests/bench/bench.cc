@@ -1,10 +1,11 @@
 // Figures of this machine: a table for people, then one line of JSON per figure.
 //
-//   bench [--directory DIR] [--plots DIR] [--bytes SIZE] [--pairs N] [FIGURE...]
+//   bench [--directory DIR] [--plots DIR] [--bytes SIZE] [--pairs N] [--huge-pages SIZE] [FIGURE...]
 //
 // --directory is where checkpoints would go (default: the current directory); the bench makes a folder there and
 // removes it.  --plots gets bandwidth.svg and step_time.svg (default: beside the bench).  "bandwidth" asks for the
 // first plot, which has no figure; "depths" for the table that the agent's depth and chunk size come from.
+// --huge-pages: of the arenas, if the kernel's pool has some (vm.nr_hugepages, vm.nr_overcommit_hugepages).
 // Exit: 0 every goal is met; 1 one is missed, or a figure could not be taken; 2 usage.
 #include "figure.h"
 
@@ -37,6 +38,8 @@ constexpr entry entries[] = {
     {"write_vs_fio write_vs_plain", durable_figures},
     {"restore_vs_fio restore_vs_fio_copy", restore_figures},
     {"staging_vs_copy stall_ms_1gib", staging_figures},
+    {"arena_pages_per_s", arena_figures},
+    {"write_limit_error", limit_figures},
     {"due_ns", due_figures},
     {"agent_cpu_s_per_gb agent_overhead_mib", agent_figures},
     {"step_dip_percent", step_figures},
@@ -106,11 +109,11 @@ void print(const figure& one, const settings& with) {
 }
 
 void print_table(const std::vector<figure>& taken) {
-    std::printf("%-18s %11s %-5s %11s  %-6s %17s  %s\n", "FIGURE", "MEDIAN", "", "GOAL", "", "LEAST - MOST", "REMARK");
+    std::printf("%-20s %11s %-5s %11s  %-6s %17s  %s\n", "FIGURE", "MEDIAN", "", "GOAL", "", "LEAST - MOST", "REMARK");
     double others_cores = 0;
     for (const figure& one : taken) {
         const auto [least, most] = std::minmax_element(one.samples.begin(), one.samples.end());
-        std::printf("%-18s %11.3f %-5s %s %8.3f  %-6s %8.3f %8.3f  %s\n", one.name.c_str(), one.value, one.unit.c_str(),
+        std::printf("%-20s %11.3f %-5s %s %8.3f  %-6s %8.3f %8.3f  %s\n", one.name.c_str(), one.value, one.unit.c_str(),
                     one.at_least ? ">=" : "<=", one.goal, one.met() ? "met" : "MISSED", *least, *most,
                     one.remark.c_str());
         others_cores = std::max(others_cores, one.others_cores);
@@ -121,20 +124,20 @@ void print_table(const std::vector<figure>& taken) {
 }
 
 int usage() {
-    std::fprintf(stderr,
-                 "usage: bench [--directory DIR] [--plots DIR] [--bytes SIZE] [--pairs N] [FIGURE...]\n"
-                 "figures:");
+    std::fprintf(
+        stderr,
+        "usage: bench [--directory DIR] [--plots DIR] [--bytes SIZE] [--pairs N] [--huge-pages SIZE] [FIGURE...]\n"
+        "figures:");
     for (const entry& one : entries) std::fprintf(stderr, " %s", one.names);
     std::fprintf(stderr, "\n");
     return 2;
 }
 
 bool read_arguments(int argc, char** argv, settings& with) {
-    static const option options[] = {{"directory", required_argument, nullptr, 'd'},
-                                     {"plots", required_argument, nullptr, 'o'},
-                                     {"bytes", required_argument, nullptr, 'b'},
-                                     {"pairs", required_argument, nullptr, 'p'},
-                                     {nullptr, 0, nullptr, 0}};
+    static const option options[] = {
+        {"directory", required_argument, nullptr, 'd'},  {"plots", required_argument, nullptr, 'o'},
+        {"bytes", required_argument, nullptr, 'b'},      {"pairs", required_argument, nullptr, 'p'},
+        {"huge-pages", required_argument, nullptr, 'h'}, {nullptr, 0, nullptr, 0}};
     for (int chosen = 0; (chosen = ::getopt_long(argc, argv, "", options, nullptr)) != -1;) {
         if (chosen == 'd') {
             with.directory = optarg;
@@ -144,6 +147,10 @@ bool read_arguments(int argc, char** argv, settings& with) {
             const result<uint64_t> size = parse_size_bytes(optarg);
             if (!size || *size < (64ULL << 20)) return false;
             with.size_bytes = *size;
+        } else if (chosen == 'h') {
+            const result<uint64_t> size = parse_size_bytes(optarg);
+            if (!size) return false;
+            with.agent_options = {"--huge-pages", std::to_string(*size)};
         } else if (chosen == 'p') {
             const result<uint64_t> pairs = parse_number(optarg, 1000);
             if (!pairs || *pairs == 0) return false;

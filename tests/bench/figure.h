@@ -16,6 +16,7 @@ struct settings {
     std::string plot_directory;        // where the SVGs go
     uint64_t size_bytes = 2ULL << 30;  // of the checkpoint
     unsigned pairs = 7;
+    std::vector<std::string> agent_options;  // of each varde-agent that is started
 };
 
 struct figure {
@@ -58,6 +59,8 @@ result<figures> durable_figures(const settings& with);  // write_vs_fio, write_v
 result<figures> restore_figures(const settings& with);  // restore_vs_fio, restore_vs_fio_copy
 result<figures> staging_figures(const settings& with);  // staging_vs_copy, stall_ms_1gib
 result<figures> due_figures(const settings& with);      // due_ns
+result<figures> arena_figures(const settings& with);    // arena_pages_per_s
+result<figures> limit_figures(const settings& with);    // write_limit_error
 result<figures> agent_figures(const settings& with);    // agent_cpu_s_per_gb, agent_overhead_mib
 result<figures> step_figures(const settings& with);     // step_dip_percent, and its plot
 result<figures> store_figures(const settings& with);    // choice_s, roster_ms
