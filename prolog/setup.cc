@@ -156,10 +156,11 @@ result<void> look_at_network(const request& job, const config& site, const place
 result<void> try_set_up(const job_directory& directory, const request& job, const result<config>& site,
                         const places& where, directory_probe& probe, state& made) {
     if (!site) return site.error();
-    auto way = look_at_network(job, *site, where, probe, made);
-    if (!way) return way;
     auto arena = set_up_arena(directory, job, *site, made);
     if (!arena) return arena;
+    // The probe has answered by now where it will, so this waits for nothing.
+    auto way = look_at_network(job, *site, where, probe, made);
+    if (!way) return way;
     return run_agent(directory, job, *site, where, made);
 }
 

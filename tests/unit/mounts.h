@@ -8,7 +8,9 @@
 #include <poll.h>
 #include <sched.h>
 #include <string>
+#include <cstdlib>
 #include <sys/mount.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace varde::test {
@@ -16,6 +18,16 @@ namespace varde::test {
 inline void own_mounts() {
     cr_assert_eq(::unshare(CLONE_NEWNS), 0);
     cr_assert_eq(::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr), 0);
+}
+
+// One file of the host replaced.  After own_mounts().
+inline void replace_file(const char* path, const std::string& text) {
+    char other[] = "/tmp/varde-file-XXXXXX";
+    const int file = ::mkstemp(other);
+    cr_assert_eq(::write(file, text.data(), text.size()), static_cast<ssize_t>(text.size()));
+    cr_assert(::fchmod(file, 0644) == 0 && ::mount(other, path, nullptr, MS_BIND, nullptr) == 0);
+    ::close(file);
+    ::unlink(other);
 }
 
 class scoped_mount {
@@ -33,11 +45,14 @@ private:
 
 class hung_mount {
 public:
-    // On the directory `path`.  After own_mounts().
-    explicit hung_mount(const std::string& path) : path_(path), device_(::open("/dev/fuse", O_RDWR | O_CLOEXEC)) {
-        const std::string options =
-            "fd=" + std::to_string(device_) + ",rootmode=40000,user_id=0,group_id=0,allow_other";
-        cr_assert(device_ >= 0 && ::mount("hung", path.c_str(), "fuse", 0, options.c_str()) == 0);
+    // On the directory `path`.  After own_mounts().  `source` and `type` are what mountinfo says of it; `owner` is who
+    // has mounted it.
+    explicit hung_mount(const std::string& path, const char* source = "hung", const char* type = "fuse",
+                        uid_t owner = 0)
+        : path_(path), device_(::open("/dev/fuse", O_RDWR | O_CLOEXEC)) {
+        const std::string options = "fd=" + std::to_string(device_) +
+                                    ",rootmode=40000,user_id=" + std::to_string(owner) + ",group_id=0,allow_other";
+        cr_assert(device_ >= 0 && ::mount(source, path.c_str(), type, 0, options.c_str()) == 0);
     }
     ~hung_mount() {
         answer_nothing_more();

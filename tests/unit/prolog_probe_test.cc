@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "epilog/controller/resolve.h"
 #include "forbid.h"
+#include "mounts.h"
 
 #include <cerrno>
 #include <cstdlib>
@@ -12,7 +13,6 @@
 #include <sched.h>
 #include <string>
 #include <sys/ioctl.h>
-#include <sys/mount.h>
 
 using namespace varde;
 using namespace controller_test;
@@ -56,17 +56,10 @@ Test(probe, a_resolver_that_takes_too_long_is_left_behind) {
     for (int round = 0; round < 100; round++) cr_assert_eq(resolve(nodes, 9, 0).size(), nodes.size());
 }
 
-// One file of the host replaced, for this process alone.
 static void replace_file(const char* path, const std::string& text) {
     cr_assert_eq(::geteuid(), 0, "this test needs root");
-    cr_assert_eq(::unshare(CLONE_NEWNS), 0);
-    cr_assert_eq(::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr), 0);
-    char other[] = "/tmp/varde-file-XXXXXX";
-    const int file = ::mkstemp(other);
-    cr_assert_eq(::write(file, text.data(), text.size()), static_cast<ssize_t>(text.size()));
-    cr_assert_eq(::mount(other, path, nullptr, MS_BIND, nullptr), 0);
-    ::close(file);
-    ::unlink(other);
+    test::own_mounts();
+    test::replace_file(path, text);
 }
 
 // Nobody listens on the other one.
