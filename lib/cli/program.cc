@@ -33,17 +33,20 @@ struct request {
 
 void describe_topo(CLI::App& verb, topo_options& wanted) {
     const auto add = [&](const char* name, std::string& value, const char* type, const char* text) {
-        verb.add_option(name, value, text)->type_name(type);
+        return verb.add_option(name, value, text)->type_name(type);
     };
     add("--machine", wanted.machine, "FILE", "another machine, in hwloc's XML (lstopo FILE.xml)");
-    add("--memory", wanted.memory, "SIZE", "of the arena; default: a tenth of the machine's");
-    add("--gpus", wanted.gpus, "LIST", "the job's: numbers, PCI addresses or names, or 'none'; default: all");
-    add("--cpus", wanted.cpus, "LIST", "the job's, such as 0-15,32");
-    add("--system-cpus", wanted.system_cpus, "LIST", "set aside for the system (Slurm's CpuSpecList)");
-    verb.add_option("--ranks", wanted.ranks, "of the job on this node")->type_name("N");
+    CLI::Option* from = add("--from", wanted.from, "FILE", "a job's plan (/run/varde/JOBID/plan) instead of a new one");
+    add("--memory", wanted.memory, "SIZE", "of the arena; default: a tenth of the machine's")->excludes(from);
+    add("--gpus", wanted.gpus, "LIST", "the job's: numbers, PCI addresses or names, or 'none'; default: all")
+        ->excludes(from);
+    add("--cpus", wanted.cpus, "LIST", "the job's, such as 0-15,32")->excludes(from);
+    add("--system-cpus", wanted.system_cpus, "LIST", "set aside for the system (Slurm's CpuSpecList)")->excludes(from);
+    verb.add_option("--ranks", wanted.ranks, "of the job on this node")->type_name("N")->excludes(from);
     verb.add_option("--storage", wanted.storage, "interfaces or disks that carry checkpoints")
         ->type_name("NAME,...")
-        ->delimiter(',');
+        ->delimiter(',')
+        ->excludes(from);
     add("--svg", wanted.svg, "FILE", "draw into a file");
     verb.add_flag("--plan", wanted.plan, "print the plan as the agent reads it");
     verb.add_flag("--json", wanted.json, "print JSON");

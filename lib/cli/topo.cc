@@ -7,6 +7,7 @@
 #include "cli/json_text.h"
 #include "cli/verbs.h"
 #include "pack/text.h"
+#include "topo/text_file.h"
 
 #include <cerrno>
 #include <fcntl.h>
@@ -64,6 +65,17 @@ result<topo::request> read_request(const topo_options& options, const topo::mach
     return wanted;
 }
 
+result<topo::plan> read_plan(const std::string& path) {
+    const std::string what = "couldn't read " + pack::in_quotes(path);
+    const unique_fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    if (!file) return os_error(errno, what);
+    const auto text = topo::read_all(file.get(), topo::plan_bytes_max, what);
+    if (!text) return text.error();
+    auto plan = topo::parse_plan(*text);
+    if (!plan) return fail(plan.error().what, what + ": " + plan.error().context);
+    return plan;
+}
+
 result<topo_view> look(const topo_options& options) {
     topo_view view;
     auto machine =
@@ -73,7 +85,7 @@ result<topo_view> look(const topo_options& options) {
     auto wanted = read_request(options, view.machine);
     if (!wanted) return wanted.error();
     view.wanted = *std::move(wanted);
-    auto plan = topo::make_plan(view.machine, view.wanted);
+    auto plan = options.from.empty() ? topo::make_plan(view.machine, view.wanted) : read_plan(options.from);
     if (!plan) return plan.error();
     view.plan = *std::move(plan);
     return view;

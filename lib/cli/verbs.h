@@ -47,7 +47,8 @@ struct topo_options {
     std::string system_cpus;
     std::optional<uint32_t> ranks;
     std::vector<std::string> storage;
-    std::string svg;  // a file to draw into
+    std::string from;  // a file with a plan; empty: one is made, and only then do the wishes above count
+    std::string svg;   // a file to draw into
     bool plan = false;
     bool json = false;
 };

@@ -80,6 +80,8 @@ struct plan {
 // noted, because a job must not fail for it.
 result<plan> make_plan(const machine& on, const request& wanted);
 
+constexpr size_t plan_bytes_max = 1U << 20;  // 1,024 nodes with all CPU lists that a kernel can have
+
 // One fact a line; parse_plan() takes exactly what format_plan() writes, and may be given anything (damaged).
 std::string format_plan(const plan& what);
 result<plan> parse_plan(std::string_view text);

@@ -14,7 +14,6 @@ namespace {
 constexpr std::string_view first_line = "varde-plan 1";
 constexpr std::string_view last_line = "end";
 constexpr std::string_view because = " because ";
-constexpr size_t text_bytes_max = 1U << 20;  // 1,024 nodes with all CPU lists that a kernel can have
 constexpr size_t reason_bytes_max = 1024;
 
 std::string reasoned(const std::string& fact, const std::string& reason) {
@@ -146,7 +145,7 @@ std::string format_plan(const plan& what) {
 }
 
 result<plan> parse_plan(std::string_view text) {
-    if (text.size() > text_bytes_max) return wrong_plan("it is larger than " + format_bytes(text_bytes_max));
+    if (text.size() > plan_bytes_max) return wrong_plan("it is larger than " + format_bytes(plan_bytes_max));
     const std::string_view whole = text;
     plan read;
     if (take_until(text, '\n') != first_line)

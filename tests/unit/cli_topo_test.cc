@@ -95,6 +95,25 @@ Test(cli_topo, prints_the_plan_as_it_is_read) {
     expect_contains(none.out, "because 112 of 224 CPUs that may be used");
 }
 
+Test(cli_topo, draws_the_plan_of_a_job) {
+    const temporary_directory directory;
+    const std::string path = directory.path() + "/plan";
+    const std::string text = varde_run(of_hgx({"--plan"})).out;
+    std::ofstream(path) << text;
+    const outcome got = varde_run({"topo", "--machine", "tests/topo/hgx.xml", "--from", path, "--plan"});
+    cr_expect(got.status == 0 && got.out == text, "%s", got.err.c_str());
+    expect_contains(varde_run({"topo", "--machine", "tests/topo/hgx.xml", "--from", path}).out,
+                    "2 of the job's 3 GPUs");
+    // A plan of another machine is drawn as far as it fits.
+    cr_expect(varde_run({"topo", "--machine", "tests/topo/cgroup.xml", "--from", path}).status == 0);
+    std::ofstream(path) << text.substr(0, 100);
+    const outcome torn = varde_run({"topo", "--from", path});
+    cr_expect(torn.status == 2);
+    expect_contains(torn.err, "varde: couldn't read '" + path + "': ");
+    expect_contains(varde_run({"topo", "--from", "/nowhere/plan"}).err, "'/nowhere/plan': No such file or directory");
+    expect_contains(varde_run({"topo", "--from", path, "--cpus", "0"}).err, "couldn't read the command line: ");
+}
+
 Test(cli_topo, prints_json) {
     const outcome got = varde_run(of_hgx({"--json"}));
     const auto json = nlohmann::json::parse(got.out, nullptr, false);
