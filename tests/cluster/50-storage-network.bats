@@ -76,7 +76,7 @@ train() {
 #SBATCH --job-name=$name --nodes=1 --ntasks-per-node=2 --nodelist=node1 --output=$name.out
 #SBATCH --ckpt-interval=2s --ckpt-dir=/tmp/net --ckpt-name=$name
 cat /run/varde/\$SLURM_JOB_ID/state.json >$name.state
-srun /opt/varde/share/varde/examples/train --rows 60000 --steps 90 --step-ms 70 --print-every 1 --result $name.result
+srun /opt/varde/share/varde/examples/train --rows 60000 --steps 75 --step-ms 70 --print-every 1 --result $name.result
 END
     "$cluster" run sbatch "$name.sbatch" # not --wait: it looks only every few seconds
     within 120 no_jobs

@@ -132,6 +132,37 @@ Test(network, a_job_that_is_gone_without_an_epilog_counts_no_more) {
     cr_assert(routes().find(server) == std::string::npos, "%s", routes().c_str());
 }
 
+// Prologs and epilogs of one node at the same moment: while a job holds the route, it is there.
+Test(network, many_jobs_at_once_never_lose_the_route) {
+    AS_ROOT();
+    own_network();
+    ip("route add 10.77.1.250 dev compute");
+    const host_route route{address(server), "storage", {}};
+    begin_job(1);
+    std::vector<pid_t> children;
+    for (uint32_t job = 10; job < 18; job++) {
+        const pid_t child = ::fork();
+        if (child != 0) {
+            children.push_back(child);
+            continue;
+        }
+        for (int round = 0; round < 20; round++) {
+            begin_job(job);
+            const bool held = hold_routes(where.run_directory, job, {{route, true}}).has_value();
+            const auto way = find_way(route.to);
+            const bool released = release_routes(where.run_directory, job).has_value();
+            end_job_directory(job);
+            if (!held || !way || *way != "storage" || !released) ::_exit(1);
+        }
+        ::_exit(0);
+    }
+    for (const pid_t child : children) {
+        int status = 0;
+        cr_assert(::waitpid(child, &status, 0) == child && status == 0, "status %d", status);
+    }
+    cr_assert(*find_way(route.to) == "compute" && routes().empty() && ledger_text().empty());
+}
+
 // Killed between note and route, or the kernel refuses.
 Test(network, a_route_is_noted_before_it_is_there) {
     AS_ROOT();
