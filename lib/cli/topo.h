@@ -34,7 +34,7 @@ std::string device_label(const topo::machine& in, const topo::device& what);
 // The GPU behind whose PCI switch a device is; null: behind no GPU's.
 const topo::device* gpu_beside(const topo::machine& in, const topo::device& what);
 
-bool is_storage(const topo::plan& in, const topo::device& what);
+bool is_storage(const topo_view& view, const topo::device& what);
 const topo::node_share* share_of(const topo::plan& in, uint32_t node);
 
 // Of the machine, drawn in this node's frame: the devices whose first node it is.

@@ -41,10 +41,13 @@ json machine_json(const topo::machine& what) {
                            {"names", each.names},
                            {"model", each.model},
                            {"nodes", each.nodes}});
+    auto bundles = json::array();
+    for (const auto& each : what.bundles) bundles.push_back({{"name", each.name}, {"parts", each.parts}});
     return {{"model", what.model},
             {"allowed_cpus", topo::format_cpus(what.allowed)},
             {"nodes", nodes},
-            {"devices", devices}};
+            {"devices", devices},
+            {"bundles", bundles}};
 }
 
 json plan_json(const topo::plan& what) {

@@ -189,7 +189,7 @@ private:
 
     const char* device_style(const topo::device& what) const {
         if (what.kind == topo::device_kind::gpu) return topo::node_of_gpu(view_.plan, what.pci) ? "gpu" : "gpu-idle";
-        if (is_storage(view_.plan, what)) return "storage";
+        if (is_storage(view_, what)) return "storage";
         return what.kind == topo::device_kind::network ? "network" : "block";
     }
 
@@ -199,7 +199,7 @@ private:
         canvas_.begin_tip(fmt::format("{} {} {}", fmt::join(what.names, ", "), what.pci, what.model));
         canvas_.rectangle(x, y_, box_width(), box_height, device_style(what));
         canvas_.text(x + 8, y_ + 15, "name", fitted(device_label(view_.machine, what), text_room, 12));
-        if (is_storage(view_.plan, what)) canvas_.text(x + 8, y_ + 28, "tag", "checkpoints");
+        if (is_storage(view_, what)) canvas_.text(x + 8, y_ + 28, "tag", "checkpoints");
         else canvas_.text(x + 8, y_ + 28, "small", fitted(short_model(what), text_room, 10.5));
         canvas_.text(x + 8, y_ + 40, "small", what.pci);
         canvas_.end();

@@ -75,7 +75,7 @@ std::string remark_on(const topo_view& view, const topo::device& what) {
         const auto node = topo::node_of_gpu(view.plan, what.pci);
         return node ? fmt::format("◀ slabs on node {}", *node) : "not the job's";
     }
-    if (is_storage(view.plan, what)) return "◀ storage";
+    if (is_storage(view, what)) return "◀ storage";
     if (const topo::device* gpu = gpu_beside(view.machine, what)) return "beside " + device_label(view.machine, *gpu);
     return what.nodes.size() > 1 ? fmt::format("near nodes {}", fmt::join(what.nodes, ", ")) : "";
 }

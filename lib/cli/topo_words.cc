@@ -56,11 +56,12 @@ const topo::device* gpu_beside(const topo::machine& in, const topo::device& what
     return nullptr;
 }
 
-bool is_storage(const topo::plan& in, const topo::device& what) {
+bool is_storage(const topo_view& view, const topo::device& what) {
     const auto is_it = [&](const topo::storage_place& each) {
-        return std::find(what.names.begin(), what.names.end(), each.name) != what.names.end();
+        const auto parts = topo::storage_devices(view.machine, each.name);
+        return std::find(parts.begin(), parts.end(), &what) != parts.end();
     };
-    return what.kind != topo::device_kind::gpu && std::any_of(in.storage.begin(), in.storage.end(), is_it);
+    return std::any_of(view.plan.storage.begin(), view.plan.storage.end(), is_it);
 }
 
 const topo::node_share* share_of(const topo::plan& in, uint32_t node) {

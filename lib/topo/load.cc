@@ -3,6 +3,7 @@
 
 #include "base/handle.h"
 #include "base/units.h"
+#include "topo/bundles.h"
 #include "topo/device_files.h"
 #include "topo/text_file.h"
 #include "topo/topology.h"
@@ -97,6 +98,7 @@ result<machine> load_machine(ask_drivers ask) {
     if (!found) return fail(found.error().what, what + found.error().context);
     fill_in_memory(*found);
     name_device_files(*found);
+    find_bundles(*found);
     return found;
 }
 

@@ -82,10 +82,21 @@ const device* find_gpu(const machine& in, std::string_view text) {
     return found == gpus.end() ? nullptr : *found;
 }
 
-const device* find_storage(const machine& in, std::string_view name) {
+const device* find_device(const machine& in, std::string_view name) {
     for (const device& each : in.devices)
         if (each.kind != device_kind::gpu && has_name(each, name)) return &each;
     return nullptr;
+}
+
+std::vector<const device*> storage_devices(const machine& in, std::string_view name) {
+    if (const device* found = find_device(in, name)) return {found};
+    std::vector<const device*> parts;
+    for (const bundle& each : in.bundles) {
+        if (each.name != name) continue;
+        for (const std::string& part : each.parts)
+            if (const device* found = find_device(in, part)) parts.push_back(found);
+    }
+    return parts;
 }
 
 bool is_device_name(std::string_view text) {

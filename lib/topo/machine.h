@@ -49,11 +49,20 @@ struct device {
     bool operator==(const device&) const = default;
 };
 
+// An interface or a disk that is made up of devices, as a bond is.
+struct bundle {
+    std::string name;
+    std::vector<std::string> parts;  // names of devices, sorted; at least one
+
+    bool operator==(const bundle&) const = default;
+};
+
 struct machine {
     std::string model;             // as the firmware calls it; may be empty
     std::vector<numa_node> nodes;  // by index
     cpu_set allowed;               // CPUs that may be used: those that a cgroup has taken away are not among them
     std::vector<device> devices;   // by PCI address, those on no bus last
+    std::vector<bundle> bundles;   // of this machine; XML knows none
     std::vector<std::vector<uint64_t>> latency;  // [from][to], in the order of `nodes`; empty: not known
 
     bool operator==(const machine&) const = default;
@@ -83,7 +92,10 @@ size_t gpu_number(const machine& in, const device& gpu);
 
 // The GPU of this number, PCI address or name; the interface or disk of this name.  Null where there is none.
 const device* find_gpu(const machine& in, std::string_view text);
-const device* find_storage(const machine& in, std::string_view name);
+const device* find_device(const machine& in, std::string_view name);
+
+// The interface or disk of this name, or those that make it up; empty where there is none.
+std::vector<const device*> storage_devices(const machine& in, std::string_view name);
 
 // 1 to device_name_bytes_max printable bytes without spaces, as the plan's file can hold; the kernel allows others, but
 // nobody gives them.

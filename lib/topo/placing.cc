@@ -75,10 +75,19 @@ candidates near_gpu(const machine& on, const request& wanted, const plan& with, 
 }
 
 storage_place named_storage(const machine& on, const std::string& name) {
-    const device* found = find_storage(on, name);
-    if (found == nullptr) return {name, std::nullopt, "it is named as storage; there is no such device here"};
-    if (found->nodes.empty()) return {name, std::nullopt, "it is named as storage; its place is not known"};
-    return {name, found->nodes.front(), "it is named as storage, and at node " + list_of(found->nodes)};
+    const std::string named = "it is named as storage";
+    const auto parts = storage_devices(on, name);
+    if (parts.empty()) return {name, std::nullopt, named + "; there is no such device here"};
+    std::set<uint32_t> nodes;
+    for (const device* each : parts) nodes.insert(each->nodes.begin(), each->nodes.end());
+    if (nodes.empty()) return {name, std::nullopt, named + "; its place is not known"};
+    std::string at =
+        std::string(nodes.size() == 1 ? " at node " : " at nodes ") + list_of({nodes.begin(), nodes.end()});
+    // A bond is only where its interfaces are.
+    const bool made_up = find_device(on, name) == nullptr;
+    std::string names;
+    for (const device* each : parts) names += (names.empty() ? "'" : ", '") + each->names.front() + "'";
+    return {name, *nodes.begin(), named + (made_up ? ", and made up of " + names + at : ", and" + at)};
 }
 
 // The network interfaces that are not a GPU's own: on nodes made for training each GPU has one behind its switch.

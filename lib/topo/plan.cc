@@ -71,13 +71,10 @@ std::string names_of(const std::vector<storage_place>& storage) {
 
 cpu_set cpus_near_storage(const machine& on, const plan& with) {
     cpu_set near;
-    for (const storage_place& each : with.storage) {
-        const device* found = find_storage(on, each.name);
-        if (found == nullptr) continue;
-        for (const numa_node& node : on.nodes)
-            if (std::find(found->nodes.begin(), found->nodes.end(), node.index) != found->nodes.end())
-                near |= node.cpus;
-    }
+    for (const storage_place& each : with.storage)
+        for (const device* part : storage_devices(on, each.name))
+            for (const uint32_t index : part->nodes)
+                if (const numa_node* node = find_node(on, index)) near |= node->cpus;
     return near;
 }
 

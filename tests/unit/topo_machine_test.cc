@@ -1,6 +1,7 @@
 // What is read out of hwloc: the machines of tests/topo, this machine, and XML that is wrong or hostile.
 #include "topo_support.h"
 
+#include "topo/bundles.h"
 #include "topo/device_files.h"
 
 #include <filesystem>
@@ -98,9 +99,9 @@ Test(topo_machine, gpus_are_found_by_number_address_and_name) {
     }
     for (const char* text : {"8", "", "9d:00.1", "mlx5_8", "card0", "-1"})
         cr_expect(find_gpu(hgx, text) == nullptr, "%s", text);
-    cr_expect(find_storage(hgx, "mlx5_8") == find_storage(hgx, "enp41s0f0np0"));
-    cr_expect(find_storage(hgx, "nvme1n1")->pci == "0000:86:00.0");
-    cr_expect(find_storage(hgx, "nvml0") == nullptr && find_storage(hgx, "") == nullptr);
+    cr_expect(find_device(hgx, "mlx5_8") == find_device(hgx, "enp41s0f0np0"));
+    cr_expect(find_device(hgx, "nvme1n1")->pci == "0000:86:00.0");
+    cr_expect(find_device(hgx, "nvml0") == nullptr && find_device(hgx, "") == nullptr);
 }
 
 // On some boards /dev/nvidia0 is not the first GPU on the bus; Slurm numbers by the files.
@@ -130,7 +131,7 @@ Test(topo_machine, gpus_have_the_numbers_of_their_device_files) {
 Test(topo_machine, the_pci_tree_tells_what_is_near) {
     const machine hgx = machine_of("hgx");
     const auto shared = [&](const char* gpu, const char* other) {
-        return shared_buses(*find_gpu(hgx, gpu), *find_storage(hgx, other));
+        return shared_buses(*find_gpu(hgx, gpu), *find_device(hgx, other));
     };
     cr_expect(shared("0", "mlx5_0") == 3, "behind the same switch");
     cr_expect(shared("0", "mlx5_1") == 0 && shared("0", "mlx5_8") == 0, "below different host bridges");
@@ -255,6 +256,29 @@ Test(topo_machine, what_is_no_machine_is_refused) {
     for (size_t at = 0; (at = endless.find("cpuset=\"0xffffffff\"")) != std::string::npos;)
         endless.replace(at, 19, "cpuset=\"0xf...f\"");
     cr_expect(parse_machine(endless, "endless").error().what == code::damaged);
+}
+
+Test(topo_machine, bonds_lead_to_their_interfaces) {
+    machine hgx = machine_of("hgx");
+    const std::string root = std::filesystem::temp_directory_path() / ("varde-bonds-" + std::to_string(::getpid()));
+    const auto make = [&](const std::string& folder) {
+        std::filesystem::create_directories(root + "/sys/class/" + folder);
+    };
+    for (const char* folder :
+         {"net/enp41s0f0np0", "net/bond0/lower_ibp154s0", "net/bond0/lower_enp41s0f0np0", "net/bond0.100/lower_bond0",
+          "net/lo", "net/loop/lower_loop", "block/md0/slaves/nvme1n1", "block/nvme1n1/slaves", "block/dm-0/slaves/md0"})
+        make(folder);
+    find_bundles(hgx, root);
+    std::string text;
+    for (const bundle& each : hgx.bundles) text += each.name + ": " + text_of(each.parts) + "\n";
+    expect_text(text, "bond0: enp41s0f0np0 ibp154s0\nbond0.100: enp41s0f0np0 ibp154s0\ndm-0: nvme1n1\nmd0: nvme1n1\n");
+    cr_expect(storage_devices(hgx, "bond0.100").size() == 2 && storage_devices(hgx, "loop").empty());
+    const plan made = need(make_plan(hgx, {.arena_bytes = gib, .storage = {"bond0.100"}}));
+    cr_expect(made.storage[0].node == 0u && format_cpus(made.writers) == "0-223");
+    cr_expect(
+        made.storage[0].reason == "it is named as storage, and made up of 'enp41s0f0np0', 'ibp154s0' at nodes 0, 1",
+        "%s", made.storage[0].reason.c_str());
+    std::filesystem::remove_all(root);
 }
 
 // hwloc itself ends on such files.  Every seed gives the same file.
