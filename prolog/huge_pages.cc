@@ -7,12 +7,13 @@
 #include "base/limits.h"
 #include "base/units.h"
 #include "config/trusted_file.h"
+#include "prolog/own_directory.h"
+#include "prolog/process_table.h"
 #include "prolog/text_file.h"
 
 #include <algorithm>
 #include <cerrno>
 #include <fcntl.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 namespace varde::node {
@@ -22,7 +23,8 @@ namespace {
 constexpr uint64_t step_bytes = 512ULL << 20;
 constexpr uint64_t pages_max = 1ULL << 40;
 constexpr size_t record_bytes_max = 64 << 10;
-constexpr uint64_t lock_ms = 500;
+constexpr int lock_ms = 500;
+constexpr const char* lock_name = "huge_pages.lock";  // in the run directory
 
 class pool {
 public:
@@ -60,21 +62,16 @@ uint64_t promised_pages(const std::string& root, uint64_t page_bytes) {
     return pages ? *pages : 0;
 }
 
-// Held until the descriptor is closed.  A holder that hangs must not hold up the node.
+// A holder that hangs must not hold up the node.
 result<unique_fd> lock_pools(const job_directory& job) {
-    unique_fd folder(::openat(job.fd(), "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    const unique_fd folder(::openat(job.fd(), "..", own_directory_flags));
     if (!folder) return os_error(errno, "couldn't open the directory above '" + job.path() + "'");
-    const auto until = deadline::in_ms(lock_ms);
-    while (::flock(folder.get(), LOCK_EX | LOCK_NB) != 0) {
-        if (until.passed()) return fail(code::timeout, "another program of this node holds the huge pages' lock");
-        ::usleep(5'000);
-    }
-    return folder;
+    return lock_own_file(folder.get(), lock_name, lock_ms, job.path() + "/../" + lock_name);
 }
 
 // What each pool lacks.
 result<taken_pages> plan_growth(uint64_t page_bytes, std::span<const page_share> shares, const std::string& root) {
-    taken_pages plan{page_bytes, false, {}};
+    taken_pages plan{page_bytes, false, boot_id(), {}};
     uint64_t promised = promised_pages(root, page_bytes);
     for (const page_share& share : shares) {
         const pool one(root, share.numa_node, page_bytes);
@@ -135,7 +132,7 @@ result<void> forget(const job_directory& job) {
 }  // namespace
 
 std::string encode_taken(const taken_pages& from) {
-    std::string text = "page_bytes " + std::to_string(from.page_bytes) + "\n";
+    std::string text = "page_bytes " + std::to_string(from.page_bytes) + "\nboot " + from.boot + "\n";
     for (const grown_pool& each : from.pools)
         text += "node " + std::to_string(each.numa_node) + " " + std::to_string(each.before) + " " +
                 std::to_string(each.after) + "\n";
@@ -154,6 +151,9 @@ result<taken_pages> decode_taken(std::string_view text) {
             const auto bytes = words.size() == 2 && words[0] == "page_bytes" ? number(1, 1ULL << 40) : bad;
             if (!bytes || *bytes < limits::page_bytes) return bad;
             found.page_bytes = *bytes;
+        } else if (line == 1) {
+            if (words.size() != 2 || words[0] != "boot") return bad;
+            found.boot = words[1];
         } else if (words.size() == 4 && words[0] == "node") {
             const auto node = number(1, limits::numa_nodes_max - 1);
             const auto before = number(2, pages_max);
@@ -196,6 +196,8 @@ result<void> give_back_huge_pages(const job_directory& job, const std::string& r
     if (!text) return text.error().what == code::not_found ? result<void>() : text.error();
     auto taken = decode_taken(*text);
     if (!taken) return taken.error();
+    // The kernel that had them is gone.  What this one has, the administrator has reserved.
+    if (taken->boot != boot_id()) return forget(job);
     const auto lock = lock_pools(job);
     if (!lock) return lock.error();
     if (taken->settled) {

@@ -3,7 +3,8 @@
 // The kernel keeps huge pages in pools, one per NUMA node and size, and gives them to who maps them.  What the pools
 // lack is added to them here, and no more than that is taken away again: pages that the administrator has reserved
 // stay.  What was added stands in the job's directory before it is added, so that a prolog or epilog that was killed in
-// between leaves nothing behind.  One program of a node at a time changes the pools (a lock on the run directory).
+// between leaves nothing behind.  One program of a node at a time changes the pools (a lock in the run directory that
+// only root can hold).
 #pragma once
 
 #include "base/result.h"
@@ -45,6 +46,7 @@ struct grown_pool {
 struct taken_pages {
     uint64_t page_bytes = 0;
     bool settled = false;  // the pools have grown by exactly that; else by that at most
+    std::string boot;      // the pools of this start of the system: the next one has others
     std::vector<grown_pool> pools;
 
     bool operator==(const taken_pages&) const = default;

@@ -1,7 +1,10 @@
 // openat() without links, and rename().
 #include "prolog/own_directory.h"
 
+#include "base/clock.h"
+
 #include <cerrno>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -42,6 +45,20 @@ result<void> write_own_file(int directory, const std::string& name, const std::s
     if (::renameat(directory, fresh.c_str(), directory, name.c_str()) != 0)
         return os_error(errno, "couldn't rename '" + shown + ".new'");
     return {};
+}
+
+result<unique_fd> lock_own_file(int directory, const std::string& name, int timeout_ms, const std::string& shown) {
+    unique_fd lock(::openat(directory, name.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
+    if (!lock) return os_error(errno, "couldn't open '" + shown + "'");
+    const auto until = deadline::in_ms(static_cast<uint64_t>(timeout_ms));
+    while (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
+        if (errno != EWOULDBLOCK && errno != EINTR) return os_error(errno, "couldn't lock '" + shown + "'");
+        if (until.passed())
+            return fail(code::timeout, "couldn't lock '" + shown + "': another prolog or epilog has held it for " +
+                                           std::to_string(timeout_ms) + " ms");
+        ::usleep(2'000);
+    }
+    return lock;
 }
 
 }  // namespace varde::node

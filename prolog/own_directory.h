@@ -21,4 +21,8 @@ result<unique_fd> make_own_directory(int parent, const std::string& name, const 
 // Writes a file whole or not at all (another name, then rename), 0644.
 result<void> write_own_file(int directory, const std::string& name, const std::string& text, const std::string& shown);
 
+// Waits until the lock is ours, and holds it until the descriptor is closed.  It is a file that only root can open:
+// whoever can open what is locked, a directory too, could hold up every job.  timeout: another prolog or epilog has it.
+result<unique_fd> lock_own_file(int directory, const std::string& name, int timeout_ms, const std::string& shown);
+
 }  // namespace varde::node

@@ -26,14 +26,19 @@ constexpr size_t field_start = 19;
 
 }  // namespace
 
+std::string boot_id() {
+    const auto text = read_text("/proc/sys/kernel/random/boot_id");
+    return text ? text->substr(0, text->find('\n')) : "unknown";
+}
+
 result<process_facts> parse_stat(std::string_view text) {
     const size_t end = text.rfind(')');  // the name may hold anything, a ')' too
     if (end == std::string_view::npos) return fail(code::damaged, "a process has no name");
     text.remove_prefix(end + 1);
     const auto fields = split(text.substr(0, text.find('\n')), ' ');
     if (fields.size() <= field_start) return fail(code::damaged, "a process has too few facts");
-    const auto parent = parse_number(fields[field_parent]);
-    const auto session = parse_number(fields[field_session]);
+    const auto parent = parse_number(fields[field_parent], INT32_MAX);
+    const auto session = parse_number(fields[field_session], INT32_MAX);
     const auto start = parse_number(fields[field_start]);
     if (!parent || !session || !start) return fail(code::damaged, "a fact of a process is no number");
     const bool zombie = fields[field_state] == "Z" || fields[field_state] == "X";
@@ -46,9 +51,11 @@ result<process_facts> read_process(pid_t pid) {
     return parse_stat(*text);
 }
 
+unique_fd open_process(pid_t pid) noexcept { return unique_fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))); }
+
 result<unique_fd> open_process(pid_t pid, uint64_t start_ticks) {
     if (pid <= 0) return fail(code::not_found, "there is no process");
-    unique_fd process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+    unique_fd process = open_process(pid);
     if (!process) return fail(code::not_found, "process " + std::to_string(pid) + " is gone");
     // Looked at after the handle is held: a number that was given to somebody else shows in the start time.
     const auto facts = read_process(pid);

@@ -19,6 +19,9 @@ struct process_facts {
     bool zombie = false;
 };
 
+// Tells one start of this system from another, whose numbers and start times may be the same.
+std::string boot_id();
+
 // Of the text of /proc/PID/stat, whose second field is a name that the process chose.  Pure.
 result<process_facts> parse_stat(std::string_view text);
 
@@ -27,6 +30,9 @@ result<process_facts> read_process(pid_t pid);
 
 // A handle on exactly the process that had this number and start time; not_found if it is gone.
 result<unique_fd> open_process(pid_t pid, uint64_t start_ticks);
+
+// A handle on whoever has the number; none where nobody does.
+unique_fd open_process(pid_t pid) noexcept;
 
 bool send_signal(int process, int signal) noexcept;
 

@@ -1,7 +1,6 @@
 // "10.1.0.5 ib0 - 7 9": address, interface, gateway, jobs.
 #include "prolog/route_ledger.h"
 
-#include "base/clock.h"
 #include "base/fields.h"
 #include "base/units.h"
 #include "config/trusted_file.h"
@@ -11,7 +10,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <syslog.h>
 #include <unistd.h>
@@ -33,8 +31,9 @@ public:
         auto directory = open_own_directory(AT_FDCWD, run_directory, run_directory);
         if (!directory) return std::move(directory).error();
         opened.directory_ = std::move(*directory);
-        auto locked = opened.lock();
+        auto locked = lock_own_file(opened.directory_.get(), lock_name, lock_ms, run_directory + "/" + lock_name);
         if (!locked) return std::move(locked).error();
+        opened.lock_ = std::move(*locked);
         auto text = read_trusted_file(opened.directory_.get(), ledger_name, opened.path_, ledger_bytes_max);
         if (!text && text.error().what != code::not_found) return std::move(text).error();
         auto routes = text ? decode_routes(*text) : result<std::vector<noted_route>>(std::vector<noted_route>());
@@ -79,21 +78,6 @@ public:
     std::vector<noted_route> routes;
 
 private:
-    // Root's alone to open: a user that could lock it would hold up every job.
-    result<void> lock() {
-        lock_ = unique_fd(::openat(directory_.get(), lock_name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
-        if (!lock_) return os_error(errno, "couldn't open '" + path_ + ".lock'");
-        const auto until = deadline::in_ms(lock_ms);
-        while (::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0) {
-            if (errno != EWOULDBLOCK && errno != EINTR) return os_error(errno, "couldn't lock '" + path_ + "'");
-            if (until.passed())
-                return fail(code::timeout,
-                            "couldn't lock '" + path_ + "': another prolog or epilog has held it for 2 s");
-            ::usleep(2'000);
-        }
-        return {};
-    }
-
     bool has_directory(uint32_t job) const {
         struct stat about {};
         return ::fstatat(directory_.get(), std::to_string(job).c_str(), &about, AT_SYMLINK_NOFOLLOW) == 0;

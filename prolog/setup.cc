@@ -169,6 +169,7 @@ result<void> try_set_up(const job_directory& directory, const request& job, cons
 state set_up(const result<request>& asked, uint32_t job_id, const places& where, stop_function stop) {
     state made;
     made.job_id = job_id;
+    made.boot = boot_id();
     auto directory = job_directory::create(where.run_directory, job_id);
     if (!directory) {
         made.reason = directory.error().context;

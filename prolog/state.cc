@@ -102,6 +102,7 @@ std::string encode_state(const state& from) {
         {"job", from.job_id},
         {"uid", from.uid},
         {"restart_count", from.restart_count},
+        {"boot", printable(from.boot)},
         {"state", from.ready ? "ready" : "degraded"},
         {"reason", printable(from.reason, reason_bytes_max)},
         {"agent_pid", static_cast<uint64_t>(from.agent_pid)},
@@ -134,7 +135,9 @@ result<state> decode_state(const std::string& text) {
         read_number(root, "agent_start_ticks", UINT64_MAX, found.agent_start_ticks) &&
         read_number(root, "arena_bytes", UINT64_MAX, found.arena_bytes) && read_text(root, "state", word) &&
         read_text(root, "reason", found.reason) && read_flag(root, "cgroup", found.cgroup) &&
-        read_text(root, "cgroup_reason", found.cgroup_reason) && read_pages(root, found) && read_directory(root, found);
+        read_text(root, "cgroup_reason", found.cgroup_reason) &&
+        (!root.contains("boot") || read_text(root, "boot", found.boot)) && read_pages(root, found) &&
+        read_directory(root, found);
     if (!complete || (word != "ready" && word != "degraded"))
         return fail(code::damaged, "a state file of another form");
     found.job_id = static_cast<uint32_t>(job);
@@ -160,7 +163,14 @@ result<state> read_state(const job_directory& where) {
 
 state known_state(const job_directory& where, uint32_t job_id) {
     auto found = read_state(where);
-    if (found && found->job_id == job_id) return std::move(*found);
+    if (found && found->job_id == job_id) {
+        // An older prolog, of this start of the system then, has written none.
+        if (found->boot.empty() || found->boot == boot_id()) return std::move(*found);
+        found->agent_pid = 0;
+        found->agent_start_ticks = 0;
+        found->probe = {};
+        return std::move(*found);
+    }
     if (found)
         log_line(LOG_WARNING, "couldn't use '" + where.path() + "/" + state_name + "': it is of job " +
                                   std::to_string(found->job_id));

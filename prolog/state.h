@@ -36,6 +36,7 @@ struct state {
     uint32_t job_id = 0;
     uid_t uid = 0;
     uint32_t restart_count = 0;
+    std::string boot;    // of the system: the processes below are of that start of it
     bool ready = false;  // false: degraded, see `reason`
     std::string reason;
     pid_t agent_pid = 0;             // 0: no agent runs
@@ -61,7 +62,8 @@ result<void> write_state(const job_directory& where, const state& what);
 result<state> read_state(const job_directory& where);
 
 // What is known of the job here: its state.json or, where that is missing, damaged or another job's (which the journal
-// is told), the number alone.  It is enough to find the agent in its control group.
+// is told), the number alone.  It is enough to find the agent in its control group.  Processes of an earlier start of the
+// system are not known: somebody else may have their numbers, and even their start times.
 state known_state(const job_directory& where, uint32_t job_id);
 
 }  // namespace varde::node

@@ -114,7 +114,7 @@ Test(huge_pages, whoever_is_killed_in_between_leaves_nothing_behind) {
     for (uint64_t pages = 20; pages <= 30; pages++) {
         make_pool(0, pages, 0);
         const auto job = directory_of(job_id);
-        const taken_pages record{page, false, {{0, 20, 30}}};
+        const taken_pages record{page, false, boot_id(), {{0, 20, 30}}};
         write_text(record_of(job_id), encode_taken(record), 0644);
         give_back(job);
         cr_assert_eq(pages_of(0), 20, "from %lu", pages);
@@ -125,7 +125,7 @@ Test(huge_pages, whoever_is_killed_in_between_leaves_nothing_behind) {
     take(job, {{0, 10 * page}});
     std::filesystem::copy(record_of(job_id), folder + "/record");
     give_back(job);
-    const taken_pages undoing{page, false, {{0, 20, 30}}};  // what it writes before it does
+    const taken_pages undoing{page, false, boot_id(), {{0, 20, 30}}};  // what it writes before it does
     write_text(record_of(job_id), encode_taken(undoing), 0644);
     give_back(job);
     cr_assert_eq(pages_of(0), 20);
@@ -154,16 +154,50 @@ Test(huge_pages, a_lock_that_is_held_for_ever_is_not_waited_for) {
     cr_assert_eq(::geteuid(), 0, "this test needs root");
     make_pool(0, 1, 0);
     const auto job = directory_of(job_id);
-    const unique_fd held(::open(where.run_directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    const unique_fd held(
+        ::open((where.run_directory + "/huge_pages.lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
     cr_assert_eq(::flock(held.get(), LOCK_EX), 0);
     const auto done = take_huge_pages(job, page, std::vector<page_share>{{0, page}}, 1000, folder);
     cr_assert(!done && done.error().what == code::timeout);
     cr_assert_eq(pages_of(0), 1);
 }
 
+// What anybody can open anybody can lock.
+Test(huge_pages, a_users_lock_holds_nothing_up) {
+    cr_assert_eq(::geteuid(), 0, "this test needs root");
+    make_pool(0, 1, 0);
+    const auto job = directory_of(job_id);
+    const unique_fd runs(::open(where.run_directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    const unique_fd jobs(::open((where.run_directory + "/" + std::to_string(job_id)).c_str(), O_RDONLY | O_CLOEXEC));
+    cr_assert(::flock(runs.get(), LOCK_EX) == 0 && ::flock(jobs.get(), LOCK_EX) == 0);
+    take(job, {{0, page}});
+    cr_assert_eq(pages_of(0), 2);
+    const unique_fd record(::open(record_of(job_id).c_str(), O_RDONLY | O_CLOEXEC));
+    cr_assert_eq(::flock(record.get(), LOCK_EX), 0);
+    give_back(job);
+    cr_assert_eq(pages_of(0), 1);
+    struct stat about {};
+    cr_assert(::stat((where.run_directory + "/huge_pages.lock").c_str(), &about) == 0);
+    cr_assert_eq(about.st_mode & 0777, 0600, "nobody else can open it");
+}
+
+// A /run that outlives a start of the system: the pages are those of the new start.
+Test(huge_pages, those_of_an_earlier_start_of_the_system_are_gone_with_it) {
+    cr_assert_eq(::geteuid(), 0, "this test needs root");
+    make_pool(0, 512, 512);
+    const auto job = directory_of(job_id);
+    for (const bool settled : {false, true}) {
+        const taken_pages record{page, settled, "an-earlier-one", {{0, 0, 512}}};
+        cr_assert(job.write_file(huge_pages_name, encode_taken(record)).has_value());
+        give_back(job);
+        cr_assert_eq(pages_of(0), 512);
+        cr_assert(!exists(record_of(job_id)));
+    }
+}
+
 Test(huge_pages, a_record_is_accepted_whole_and_in_no_other_form) {
     for (const bool settled : {false, true}) {
-        const taken_pages record{page, settled, {{0, 1, 2}, {1023, 5, 5}}};
+        const taken_pages record{page, settled, "1-2", {{0, 1, 2}, {1023, 5, 5}}};
         const std::string text = encode_taken(record);
         const auto again = decode_taken(text);
         cr_assert(again.has_value() && *again == record);
@@ -171,9 +205,12 @@ Test(huge_pages, a_record_is_accepted_whole_and_in_no_other_form) {
             cr_assert(!decode_taken(text.substr(0, length)), "cut to %zu", length);
     }
     for (const char* bad :
-         {"", "\n", "page_bytes 1\nsettled\n", "page_bytes 2097152\nnode 0 2 1\nsettled\n", "node 0 1 2\nsettled\n",
-          "page_bytes 2097152\nnode 1024 1 2\nsettled\n", "page_bytes 2097152\nsettled\nnode 0 1 2\n",
-          "page_bytes 2097152\nnode 0 1 99999999999999999999\nsettled\n", "page_bytes 2097152\nnode 0 -1 2\nsettled\n"})
+         {"", "\n", "page_bytes 1\nboot 1-2\nsettled\n", "page_bytes 2097152\nsettled\n",
+          "page_bytes 2097152\nnode 0 1 2\nsettled\n", "page_bytes 2097152\nboot 1-2\nnode 0 2 1\nsettled\n",
+          "node 0 1 2\nsettled\n", "page_bytes 2097152\nboot 1-2\nnode 1024 1 2\nsettled\n",
+          "page_bytes 2097152\nboot 1-2\nsettled\nnode 0 1 2\n",
+          "page_bytes 2097152\nboot 1-2\nnode 0 1 99999999999999999999\nsettled\n",
+          "page_bytes 2097152\nboot 1-2\nnode 0 -1 2\nsettled\n"})
         cr_assert(!decode_taken(bad), "'%s'", bad);
 }
 

@@ -165,3 +165,26 @@ Test(teardown, the_epilog_leaves_a_stranger_with_the_agents_number_alone) {
     ::waitpid(stranger, nullptr, 0);
     ::kill(agent, SIGKILL);
 }
+
+// A /run that outlives a start of the system: numbers and start times begin anew, so even both together may be a
+// stranger's.
+Test(teardown, processes_of_an_earlier_start_of_the_system_are_strangers) {
+    AS_ROOT();
+    state made = ready_agent();
+    const state agent = made;
+    const auto directory = job_directory::open(where.run_directory, job_id);
+    made.boot = "an-earlier-one";
+    made.probe = {made.agent_pid, made.agent_start_ticks};
+    made.job_id = job_id + 1;  // a job of that start: this one's control group is not its
+    const auto stale = job_directory::create(where.run_directory, made.job_id);
+    cr_assert(stale.has_value() && write_state(*stale, made).has_value());
+    cr_assert(end_job(where.run_directory, made.job_id, 500).has_value());
+    cr_assert(!exists(stale->path()));
+    cr_assert(agent_alive(agent));
+    // The same number of a job comes again, with the same uid and start.
+    made.job_id = job_id;
+    cr_assert(write_state(*directory, made).has_value());
+    const state again = set_up(asked(), job_id, where);
+    cr_assert(again.ready && again.agent_pid != agent.agent_pid && again.boot == boot_id());
+    if (agent_alive(agent)) ::kill(agent.agent_pid, SIGKILL);  // where no control group named it
+}
