@@ -43,12 +43,15 @@ result<stop_outcome> stop_agent(const state& what, int drain_ms) {
     const auto agent = open_process(what.agent_pid, what.agent_start_ticks);
     if (agent) {
         outcome = stop_outcome::killed;
-        if (drain_ms > 0 && send_signal(agent->get(), SIGTERM) && wait_process(agent->get(), drain_ms))
+        // SIGCONT: one that is stopped would not see it.
+        if (drain_ms > 0 && send_signal(agent->get(), SIGTERM) && send_signal(agent->get(), SIGCONT) &&
+            wait_process(agent->get(), drain_ms))
             outcome = stop_outcome::drained;
     }
-    const auto ended = what.agent_pid > 0 ? kill_session({what.agent_pid, what.agent_start_ticks}) : result<void>();
-    // Whatever the state says of it: a state that was damaged says nothing.
+    // Whatever the state says of it: a state that was damaged says nothing.  Before the session, because there nobody
+    // can fork any more.
     auto removed = remove_cgroup(what.job_id, kill_ms);
+    const auto ended = what.agent_pid > 0 ? kill_session({what.agent_pid, what.agent_start_ticks}) : result<void>();
     if (!removed) return std::move(removed).error();
     if (!ended) return ended.error();
     return outcome;

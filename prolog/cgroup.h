@@ -1,8 +1,10 @@
-// A memory control group of the agent's own: /sys/fs/cgroup[/memory]/varde/JOBID.
+// Control groups of the agent's own, so that what it costs is not slurmd's and nothing that it starts gets away.
 //
-// Without it the arena is charged to slurmd's group, which may have a limit of its own, and no limit holds the
-// agent.  It is made where the host has a memory hierarchy that root may write (v2 or v1); where not, the reason is
-// kept for state.json.  Its path follows from the job's number: no file is needed to find it.
+// They are /sys/fs/cgroup/CONTROLLER/varde/JOBID in v1, /sys/fs/cgroup/varde/JOBID in v2.  The memory controller's holds
+// the arena; without it the arena is charged to slurmd's group, which may have a limit of its own, and no limit holds
+// the agent.  The pids controller's (in v2 the same group) bounds how often it may fork and can forbid that altogether,
+// so that whoever forks faster than others can kill ends all the same.  Each is made where the host has the hierarchy
+// and root may write it.  Their paths follow from the job's number: no file is needed to find them.
 #pragma once
 
 #include "base/result.h"
@@ -14,24 +16,27 @@
 
 namespace varde::node {
 
-// Where the memory controller is: of the text of /proc/self/mountinfo.  Pure.
-struct memory_hierarchy {
+// Where a controller ("memory") is: of the text of /proc/self/mountinfo.  unavailable: nowhere.  Pure.
+struct hierarchy {
     std::string path;      // mount point
     bool unified = false;  // cgroup v2
 };
-result<memory_hierarchy> find_memory_hierarchy(std::string_view mountinfo);
+result<hierarchy> find_hierarchy(std::string_view mountinfo, std::string_view controller);
 
-// unavailable: this host mounts no memory hierarchy.
+// Of the group for memory.  unavailable: this host mounts no memory hierarchy.
 result<std::string> cgroup_path(uint32_t job_id);
 
-// Makes the group (or takes over what an earlier prolog of the job left) with a limit.
+// Makes the group for memory (or takes over what an earlier prolog of the job left) with a limit.
 result<void> make_cgroup(uint32_t job_id, uint64_t limit_bytes);
 
-// Moves a process into the group.
+// Moves a process into it.
 result<void> enter_cgroup(uint32_t job_id, pid_t pid);
 
-// SIGKILLs all that is in it until it is empty, then removes it; `timeout_ms` bounds the whole.  No group is no
-// failure.
+// Moves a process into the group for tasks, which is made.  After that, no process that it starts can leave it.
+result<void> hold_tasks(uint32_t job_id, pid_t pid);
+
+// Forbids forks, SIGKILLs all that is in the job's groups until they are empty, then removes them; `timeout_ms` bounds
+// the whole.  No group is no failure.
 result<void> remove_cgroup(uint32_t job_id, int timeout_ms);
 
 }  // namespace varde::node

@@ -95,12 +95,13 @@ result<void> clean(const job_directory& directory, const state& before, state& m
 
 // Best effort: an agent in slurmd's group works as well, it is only charged to slurmd.
 void enter_own_cgroup(const request& job, state& made) {
+    discard(hold_tasks(job.job_id, made.agent_pid),
+            "then what leaves the agent's session is held by the memory's group");
     const auto group = make_cgroup(job.job_id, made.arena_bytes + overhead_bytes);
     const auto entered = group ? enter_cgroup(job.job_id, made.agent_pid) : group;
     made.cgroup = entered.has_value();
     if (entered) return;
     made.cgroup_reason = entered.error().context;
-    discard(remove_cgroup(job.job_id, 0), "it is empty, and the next start of the job takes it over");
 }
 
 // From the process that waits to the line that it says.  `made` is on disk before the process may do anything.

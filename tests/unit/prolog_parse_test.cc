@@ -103,17 +103,19 @@ Test(process_table, a_number_with_another_start_is_another_process) {
     cr_assert(processes_of_session({::getpid(), self->start_ticks + 1}).empty());
 }
 
-Test(cgroup, finds_the_memory_hierarchy) {
+Test(cgroup, finds_the_hierarchy_of_a_controller) {
     const auto unified =
-        find_memory_hierarchy("30 20 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n");
+        find_hierarchy("30 20 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n", "memory");
     cr_assert(unified.has_value() && unified->unified && unified->path == "/sys/fs/cgroup");
-    const auto hybrid = find_memory_hierarchy(
+    const std::string both =
         "30 20 0:26 / /sys/fs/cgroup/unified rw shared:1 - cgroup2 cgroup2 rw\n"
         "31 20 0:27 / /sys/fs/cgroup/memory rw shared:2 - cgroup cgroup rw,memory\n"
-        "32 20 0:28 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n");
+        "32 20 0:28 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n";
+    const auto hybrid = find_hierarchy(both, "memory");
+    cr_assert(find_hierarchy(both, "cpu")->path == "/sys/fs/cgroup/cpu");
     cr_assert(hybrid.has_value() && !hybrid->unified && hybrid->path == "/sys/fs/cgroup/memory");
     for (const char* none : {"", "garbage\n", "1 2 3 - cgroup2\n", "32 20 0:28 / /c rw - cgroup cgroup rw,cpu\n"})
-        cr_assert(!find_memory_hierarchy(none).has_value(), "'%s'", none);
+        cr_assert(!find_hierarchy(none, "memory").has_value(), "'%s'", none);
 }
 
 Test(cgroup, a_group_is_found_by_the_jobs_number_and_need_not_be_there) {
@@ -195,6 +197,7 @@ static state sample() {
     made.job_id = 7;
     made.uid = 1000;
     made.restart_count = 2;
+    made.boot = "1-2-3";
     made.ready = true;
     made.reason = "quote \" and backslash \\";
     made.agent_pid = 4242;
@@ -228,8 +231,8 @@ Test(state, of_an_older_prolog_is_understood) {
     made.job_id = 7;
     made.agent_pid = 4242;
     std::string text = encode_state(made);
-    for (const char* younger :
-         {"\"directory\":\"\",", "\"directory_problem\":\"\",", "\"probe_pid\":0,", "\"probe_start_ticks\":0,"}) {
+    for (const char* younger : {"\"boot\":\"\",", "\"directory\":\"\",", "\"directory_problem\":\"\",",
+                                "\"probe_pid\":0,", "\"probe_start_ticks\":0,"}) {
         cr_assert(text.find(younger) != std::string::npos, "%s", text.c_str());
         text.erase(text.find(younger), std::string(younger).size());
     }
