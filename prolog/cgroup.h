@@ -1,7 +1,7 @@
 // Control groups of the agent's own, so that what it costs is not slurmd's and nothing that it starts gets away.
 //
-// They are /sys/fs/cgroup/CONTROLLER/varde/JOBID in v1, /sys/fs/cgroup/varde/JOBID in v2.  The memory controller's holds
-// the arena; without it the arena is charged to slurmd's group, which may have a limit of its own, and no limit holds
+// They are /sys/fs/cgroup/CONTROLLER/varde/JOBID in v1, /sys/fs/cgroup/varde/JOBID in v2.  The memory controller's has
+// the arena; without it that is charged to slurmd's group, which may have a limit of its own, and no limit holds
 // the agent.  The pids controller's (in v2 the same group) bounds how often it may fork and can forbid that altogether,
 // so that whoever forks faster than others can kill ends all the same.  Each is made where the host has the hierarchy
 // and root may write it.  Their paths follow from the job's number: no file is needed to find them.

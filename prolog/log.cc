@@ -33,6 +33,9 @@ void log_line(int priority, std::string_view line) noexcept {
     const int length = std::snprintf(text.data(), text.size(), "<%d>%s[%d]: %s%.*s", LOG_DAEMON | priority,
                                      program_name.c_str(), static_cast<int>(::getpid()), job_text.c_str(),
                                      static_cast<int>(std::min(line.size(), text.size())), line.data());
+    // One call is one line, whoever's words it quotes, and no terminal is told anything by them.
+    for (char* c = text.data(); *c != '\0'; c++)
+        if (static_cast<unsigned char>(*c) < ' ' || *c == 0x7f) *c = '?';
     const std::string_view datagram(text.data(), std::min(static_cast<size_t>(length), text.size() - 1));
     const std::string_view shown = datagram.substr(datagram.find('>') + 1);
     std::fprintf(stderr, "%.*s\n", static_cast<int>(shown.size()), shown.data());

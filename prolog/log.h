@@ -11,7 +11,8 @@ namespace varde::node {
 void open_log(const char* program, const std::string& job);
 
 // Never waits: a line that a hung log does not take is dropped, because a prolog that hangs would hold up the job.
-// Takes no memory, so that want of it can be said.  What is longer than 2,000 bytes is cut.
+// Takes no memory, so that want of it can be said.  What is longer than 2,000 bytes is cut; control characters become
+// '?'.
 void log_line(int priority, std::string_view line) noexcept;
 
 }  // namespace varde::node

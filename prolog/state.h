@@ -62,8 +62,8 @@ result<void> write_state(const job_directory& where, const state& what);
 result<state> read_state(const job_directory& where);
 
 // What is known of the job here: its state.json or, where that is missing, damaged or another job's (which the journal
-// is told), the number alone.  It is enough to find the agent in its control group.  Processes of an earlier start of the
-// system are not known: somebody else may have their numbers, and even their start times.
+// is told), the number alone, which is enough to find the agent in its control group.  Processes of an earlier start of
+// the system are not known: somebody else may have their numbers, and even their start times.
 state known_state(const job_directory& where, uint32_t job_id);
 
 }  // namespace varde::node

@@ -182,8 +182,8 @@ static void expect_harmless(const std::string& name, const std::string& text) {
     expect_nothing_left(made);
 }
 
-// Bytes of every kind, numbers that overflow, shells' and Slurm's own characters, and great lengths, wherever a user can
-// write.
+// Bytes of every kind, numbers that overflow, shells' and Slurm's own characters, and great lengths: wherever a user
+// can write.
 Test(hostile, words_of_every_kind_are_harmless, .timeout = 300) {
     AS_ROOT();
     agent_script("echo ready >&4; exec sleep 60");

@@ -48,3 +48,13 @@ Test(log, a_log_that_is_full_is_not_waited_for, .timeout = 60) {
     while (!next_line(log).empty()) count++;
     cr_assert(count > 0 && count < 10'000, "%d lines", count);
 }
+
+// Words of a user may be quoted in it.
+Test(log, a_line_stays_one_line) {
+    const int log = own_log();
+    open_log("varde-prolog", "7");
+    log_line(LOG_ERR, "a\nAug 1 sshd: root logged in\r\x1b[2J\x7f b\xc3\xa9");
+    const std::string line = next_line(log);
+    cr_assert(line.ends_with("]: job 7: a?Aug 1 sshd: root logged in??[2J? b\xc3\xa9"), "%s", line.c_str());
+    cr_assert(next_line(log).empty());
+}
