@@ -190,6 +190,7 @@ $(O)/tests/unit/$(1): $(O)/tests/unit/$(1).o $(O)/tests/unit/main.o $(test_objec
 	$$(link) -lcriterion $(call libraries,$(call layer_of,$(1))) $$(LDFLAGS)
 endef
 $(foreach source,$(unit_sources),$(eval $(call unit_test,$(basename $(notdir $(source))))))
+$(O)/tests/unit/cli_doctor_test: | $(O)/spank_varde.so
 
 -include tests/tests.mk packaging/packaging.mk
 -include $(shell test -d $(O) && find $(O) -name '*.d')

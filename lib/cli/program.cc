@@ -24,11 +24,13 @@ struct request {
     show_options show;
     config_options config;
     topo_options topo;
+    doctor_options doctor;
     CLI::App* list_verb = nullptr;
     CLI::App* verify_verb = nullptr;
     CLI::App* show_verb = nullptr;
     CLI::App* config_verb = nullptr;
     CLI::App* topo_verb = nullptr;
+    CLI::App* doctor_verb = nullptr;
 };
 
 void describe_topo(CLI::App& verb, topo_options& wanted) {
@@ -58,6 +60,16 @@ void describe_site_verbs(CLI::App& program, request& wanted) {
     wanted.config_verb->add_option("--run-dir", wanted.config.run_directory, "default: /run/varde")->type_name("DIR");
     wanted.config_verb->add_flag("--job", wanted.config.job, "for this job: with its options and variables");
     wanted.config_verb->add_flag("--json", wanted.config.json, "print JSON");
+
+    wanted.doctor_verb = program.add_subcommand("doctor", "tell what is right and wrong on this host");
+    wanted.doctor_verb->add_option("--dir", wanted.doctor.directory, "of checkpoints: can it be written, and how")
+        ->type_name("DIR");
+    wanted.doctor_verb->add_option("--file", wanted.doctor.file, "default: /etc/varde/varde.yaml")->type_name("FILE");
+    wanted.doctor_verb->add_option("--run-dir", wanted.doctor.run_directory, "default: /run/varde")->type_name("DIR");
+    wanted.doctor_verb->add_option("--prefix", wanted.doctor.prefix, "where Varde is installed")->type_name("DIR");
+    wanted.doctor_verb->add_option("--root", wanted.doctor.root, "an image of a host, in place of this one")
+        ->type_name("DIR");
+    wanted.doctor_verb->add_flag("--json", wanted.doctor.json, "print JSON");
 
     wanted.topo_verb =
         program.add_subcommand("topo", "draw this machine, and where a job's arena and writers go on it");
@@ -105,6 +117,7 @@ status carry_out(const request& wanted, console to) {
     if (wanted.list_verb->parsed()) return list(wanted.list, to);
     if (wanted.verify_verb->parsed()) return verify(wanted.verify, to);
     if (wanted.show_verb->parsed()) return show(wanted.show, to);
+    if (wanted.doctor_verb->parsed()) return doctor(wanted.doctor, to);
     if (wanted.topo_verb->parsed()) return topo(wanted.topo, to);
     return show_config(wanted.config, to);
 }

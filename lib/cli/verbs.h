@@ -54,6 +54,16 @@ struct topo_options {
 };
 status topo(const topo_options& options, console to);
 
+struct doctor_options {
+    std::string directory;  // of checkpoints; empty: none is looked at
+    std::string file;       // empty: /etc/varde/varde.yaml
+    std::string run_directory = "/run/varde";
+    std::string prefix;  // empty: this program's
+    std::string root;    // a folder that stands for "/"; empty: this host
+    bool json = false;
+};
+status doctor(const doctor_options& options, console to);
+
 // "varde: TEXT" on the error stream.
 void complain(console to, const failure& why);
 
