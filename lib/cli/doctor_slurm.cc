@@ -78,8 +78,8 @@ void check_prolog_flags(const host& machine, findings& into) {
 
 // Slurm cuts an epilog off that still drains.
 void check_hook_timeout(const host& machine, findings& into) {
-    std::string_view set_text = setting(machine, "PrologEpilogTimeout");
-    const std::string set(take_until(set_text, ' '));
+    const std::string whole = setting(machine, "PrologEpilogTimeout");
+    const std::string set = whole.substr(0, whole.find(' '));
     const auto limit_s = parse_number(set);
     const bool unlimited = !limit_s || *limit_s >= 65534;
     if (unlimited || *limit_s > machine.site.drain_s)
@@ -131,9 +131,8 @@ std::string plugstack_conf(const host& machine) {
 
 // The release of the running Slurm: "22.05" of "22.05.8".
 std::string running_release(const host& machine) {
-    std::string_view version = setting(machine, "SLURM_VERSION");
-    const std::string text(version);
-    return text.substr(0, text.find('.', text.find('.') + 1));
+    const std::string version = setting(machine, "SLURM_VERSION");
+    return version.substr(0, version.find('.', version.find('.') + 1));
 }
 
 void check_plugin_file(const host& machine, const std::string& file, findings& into) {
