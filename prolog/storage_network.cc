@@ -232,7 +232,9 @@ std::string describe_storage(const storage_facts& facts) {
                "put it right, or see storage.policy in varde.yaml";
     if (facts.servers.empty()) return "";
     std::string line = "storage network: '" + printable(facts.mount, 256) + "' (" + printable(facts.type) + ")";
-    for (const storage_server& each : facts.servers) line += " of " + each.address + " over '" + each.interface + "'";
+    for (const storage_server& each : facts.servers)
+        line += " of " + each.address +
+                (each.interface.empty() ? ", to which no route leads" : " over '" + each.interface + "'");
     return line;
 }
 

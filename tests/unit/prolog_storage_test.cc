@@ -77,6 +77,16 @@ Test(network, what_is_wrong_is_said_in_one_line) {
     expect_text(describe_network(site, view), {"there is no interface 'storage'"});
 }
 
+Test(network, what_is_found_is_one_line) {
+    storage_facts facts{"/flash", "nfs4", {{server, "ib0"}, {"10.77.2.1", ""}}, 0, 0, ""};
+    cr_assert(describe_storage(facts) ==
+              "storage network: '/flash' (nfs4) of 10.77.1.250 over 'ib0' of 10.77.2.1, to which no route leads");
+    facts.servers.clear();
+    expect_text(describe_storage(facts), {});
+    facts.problem = "something is wrong";
+    expect_text(describe_storage(facts), {"storage network: something is wrong; the job starts", "storage.policy"});
+}
+
 Test(network, routes_stay_within_what_the_site_allows) {
     auto site = site_of(storage_policy::route);
     expect_text(why_no_route(site, view_of("compute"), address(server)), {});
