@@ -70,6 +70,7 @@ findings examine(host machine, const std::string& directory) {
     // What follows is of hosts that run agents.
     if (machine.runs_slurmd) {
         check_run_directory(machine, all);
+        check_storage_network(machine, all);
         check_memory(machine, all);
     }
     check_kernel(machine, all);

@@ -74,6 +74,7 @@ void check_site(const host& machine, findings& into);  // varde.yaml
 void check_slurm_conf(const host& machine, findings& into);
 void check_plugin(const host& machine, findings& into);
 void check_run_directory(const host& machine, findings& into);
+void check_storage_network(const host& machine, findings& into);
 void check_memory(const host& machine, findings& into);  // limits, huge pages, control groups
 void check_kernel(const host& machine, findings& into);  // version, io_uring, clock
 void check_directory(const std::string& path, findings& into);

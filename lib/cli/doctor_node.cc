@@ -192,6 +192,32 @@ void check_run_directory(const host& machine, findings& into) {
         if (parse_number(entry->d_name) && shown++ < jobs_shown_max) check_job(machine, entry->d_name, into);
 }
 
+void check_storage_network(const host& machine, findings& into) {
+    const storage_settings& wanted = machine.site.storage;
+    if (wanted.interface.empty()) return;
+    const std::string folder = "/sys/class/net/" + wanted.interface;
+    const auto number = [&](const char* file) { return parse_number(first_line(text_at(machine, folder + file))); };
+    const std::string state = first_line(text_at(machine, folder + "/operstate"));
+    const auto mtu_bytes = number("/mtu");
+    const auto speed_mbps = number("/speed");
+    const std::string what = "storage interface";
+    // A link that does not tell (a bridge, a tunnel) is "unknown", and some have no speed.
+    if (state.empty())
+        into.push_back({verdict::wrong, what, wanted.interface + " is not there",
+                        machine.site_file + ": storage: {interface: one of `ip link`}"});
+    else if (state != "up" && state != "unknown")
+        into.push_back(
+            {verdict::wrong, what, wanted.interface + " is " + state, "ip link set " + wanted.interface + " up"});
+    else if (mtu_bytes && *mtu_bytes < wanted.mtu_min_bytes)
+        into.push_back({verdict::wrong, what, wanted.interface + " has an MTU of " + std::to_string(*mtu_bytes),
+                        "ip link set " + wanted.interface + " mtu " + std::to_string(wanted.mtu_min_bytes)});
+    else if (speed_mbps && *speed_mbps < wanted.speed_min_mbps)
+        into.push_back({verdict::wrong, what, wanted.interface + " runs at " + std::to_string(*speed_mbps) + " Mbit/s",
+                        "cable, port or adapter; or " + machine.site_file +
+                            ": storage: {speed_min_mbps: " + std::to_string(*speed_mbps) + "}"});
+    else into.push_back({verdict::ok, what, wanted.interface + " is " + state, ""});
+}
+
 void check_memory(const host& machine, findings& into) {
     check_lock_limit(machine, into);
     check_huge_pages(machine, into);

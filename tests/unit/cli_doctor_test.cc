@@ -44,7 +44,12 @@ struct node {
         write("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "64\n");
         write("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", "60\n");
         write("/proc/sys/kernel/osrelease", "6.1.0-18-amd64\n");
-        write("/etc/varde/varde.yaml", "agent: {huge_pages: 2M}\n");
+        write("/sys/class/net/stor0/operstate", "up\n");
+        write("/sys/class/net/stor0/mtu", "9000\n");
+        write("/sys/class/net/stor0/speed", "200000\n");
+        write("/etc/varde/varde.yaml",
+              "agent: {huge_pages: 2M}\n"
+              "storage: {interface: stor0, mtu_min: 9000, speed_min_mbps: 100000}\n");
         write("/etc/slurm/plugstack.conf", "# ours\noptional /usr/lib/varde/spank_varde.so dir=/scratch\n");
         write("/run/varde/7/state.json", R"({"job":7,"state":"ready","reason":"","agent_pid":4711})");
         write("/proc/4711/comm", "varde-agent\n");
@@ -270,6 +275,14 @@ Test(cli_doctor, finds_what_is_wrong_with_the_machine) {
          "huge pages of 2 MiB", "none of this size", "huge_pages: off"},
         {"no memory controller", [](node& n) { n.write("/sys/fs/cgroup/cgroup.controllers", "cpuset cpu\n"); },
          verdict::warn, "control groups", "no memory controller", "cgroup_enable=memory"},
+        {"a storage interface that is not there", [](node& n) { n.remove("/sys/class/net/stor0"); }, verdict::wrong,
+         "storage interface", "stor0 is not there", "varde.yaml: storage: {interface:"},
+        {"a link that is down", [](node& n) { n.write("/sys/class/net/stor0/operstate", "down\n"); }, verdict::wrong,
+         "storage interface", "stor0 is down", "ip link set stor0 up"},
+        {"short packets", [](node& n) { n.write("/sys/class/net/stor0/mtu", "1500\n"); }, verdict::wrong,
+         "storage interface", "an MTU of 1500", "ip link set stor0 mtu 9000"},
+        {"a slow link", [](node& n) { n.write("/sys/class/net/stor0/speed", "1000\n"); }, verdict::wrong,
+         "storage interface", "runs at 1000 Mbit/s", "speed_min_mbps: 1000"},
         {"an old kernel", [](node& n) { n.write("/proc/sys/kernel/osrelease", "4.18.0-553.el8\n"); }, verdict::warn,
          "kernel", "4.18", "5.9 or later"},
         {"io_uring is disabled",
@@ -291,9 +304,11 @@ Test(cli_doctor, a_login_host_is_asked_for_less) {
     made.remove("/proc/100");
     made.remove("/usr/libexec/varde/varde-prolog");
     made.calls.lock_limit = [] { return uint64_t{1}; };
+    made.show({{"Epilog", "/etc/slurm/nodes.only.sh"}});
     const findings all = made.examined();
     for (const finding& each : all) cr_expect(each.is == verdict::ok, "%s", text_of(all).c_str());
     expect_contains(text_of(all), "login host");
+    expect_contains(text_of(all), "0 Epilog | /etc/slurm/nodes.only.sh, not on this host");
     cr_expect(text_of(all).find("locked memory") == std::string::npos);
 
     made.write("/proc/50/comm", "slurmctld\n");
