@@ -5,6 +5,7 @@
 #include "cli/verbs.h"
 #include "pack/text.h"
 
+#include <algorithm>
 #include <array>
 #include <climits>
 #include <fmt/format.h>

@@ -6,6 +6,7 @@
 #include "base/process.h"
 #include "base/units.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <dirent.h>
@@ -46,7 +47,7 @@ std::map<std::string, std::string> settings_of(std::string_view text) {
         if (equals == std::string_view::npos) continue;
         std::string key = lower(trimmed(line.substr(0, equals)));
         // Later releases number what may be there more than once: "Prolog[0]".
-        key = key.substr(0, key.find('['));
+        key.resize(std::min(key.find('['), key.size()));
         const std::string_view value = trimmed(line.substr(equals + 1));
         if (value == "(null)" || value.empty()) continue;
         std::string& all = found[key];

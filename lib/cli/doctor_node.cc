@@ -6,6 +6,7 @@
 #include "base/units.h"
 #include "varde.h"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
