@@ -74,7 +74,8 @@ result<void> node::on_give_up(uint32_t index, const arena::give_up& what) {
 void node::begin_drain(generation_work& work) {
     const bool whole =
         std::all_of(work.saves.begin(), work.saves.end(), [](const auto& save) { return save.has_value(); });
-    if (!whole || work.draining || run_ == nullptr) return;
+    // With discards under way it is one that was dropped, or that the worker before this one had sealed.
+    if (!whole || work.draining || work.discards > 0 || run_ == nullptr) return;
     work.draining = true;
     work.job.id = {work.step, mine_.incarnation};
     for (uint32_t rank = 0; rank < ranks_.size(); rank++) {

@@ -66,18 +66,23 @@ public:
         wait_for([&] { return worker() != 0; }, "the worker");
     }
     // As the prolog does, on a socket that is there already: it stays until it is told to end.
-    struct by_prolog {};
-    explicit agent_process(by_prolog) {
+    struct by_prolog {
+        std::string plan{};  // text; empty: none
+    };
+    explicit agent_process(const by_prolog& how) {
         const std::string program = need_program();
         const unique_fd listening(::socket(AF_UNIX, SOCK_STREAM, 0));
         const sockaddr_un address = address_of();
         cr_assert_eq(::bind(listening.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
         cr_assert_eq(::listen(listening.get(), 16), 0);
+        const std::string plan = directory_.path() + "/plan";
+        if (!how.plan.empty()) std::ofstream(plan) << how.plan;
         holder_ = ::fork();
         if (holder_ == 0) {
             const std::string number = std::to_string(listening.get());
             ::execl(program.c_str(), "varde-agent", "--listen-fd", number.c_str(), "--job", "7", "--slurm-bin",
-                    directory_.path().c_str(), "--arena-bytes", "4194304", nullptr);
+                    directory_.path().c_str(), "--arena-bytes", "4194304", how.plan.empty() ? nullptr : "--plan",
+                    plan.c_str(), nullptr);
             ::_exit(127);
         }
     }
@@ -153,6 +158,7 @@ public:
         facts_.directory = agent.run_path();
         facts_.name = "run";
     }
+    void want(int numa_node) { facts_.numa_node = numa_node; }
     void hello(bool again = false) {
         socket_ = agent_.connect();
         reader_ = {};
@@ -165,7 +171,8 @@ public:
         memory_ = need(map_memory(std::move(fds_[0]), std::move(fds_[1])));
         fds_.clear();
         chunk_bytes_ = body.chunk_bytes;
-        slab_ = memory_.arena.data() + body.slab_offset;
+        slab_offset = body.slab_offset;
+        slab_ = memory_.arena.data() + slab_offset;
         places_ = body.slab_bytes / body.chunk_bytes;
         send(arena::layout{1, range_.shards});
     }
@@ -231,6 +238,7 @@ public:
     arena::node_control* node() { return arena::node_of(memory_.control.data()); }
 
     uint64_t got_bytes = 0;
+    uint64_t slab_offset = 0;
 
 private:
     uint64_t seed(uint64_t step) const { return step * 100 + facts_.rank; }
