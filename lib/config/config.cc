@@ -16,6 +16,7 @@ namespace varde {
 namespace {
 
 constexpr size_t file_bytes_max = 64 << 10;
+constexpr int brackets_max = 8;
 
 failure wrong(const std::string& path, const YAML::Mark& where, const std::string& what) {
     const std::string line = where.is_null() ? "" : ":" + std::to_string(where.line + 1);
@@ -103,6 +104,22 @@ result<void> refuse_tabs(std::string_view text, const std::string& path) {
     return {};
 }
 
+// yaml-cpp reads brackets within brackets again and again, at each level twice as often: 40 of them take it for ever.
+result<void> refuse_depth(std::string_view text, const std::string& path) {
+    int line = 1;
+    int depth = 0;
+    for (const char c : text) {
+        if (c == '\n') line++;
+        if (c == '[' || c == '{') depth++;
+        if (c == ']' || c == '}') depth--;
+        if (depth > brackets_max)
+            return fail(code::invalid, "couldn't use '" + path + ":" + std::to_string(line) +
+                                           "': it has brackets within brackets, more than " +
+                                           std::to_string(brackets_max) + " deep; sections hold 'key: value' lines");
+    }
+    return {};
+}
+
 result<void> walk(config_file& target, const YAML::Node& root, const std::string& path) {
     if (root.IsNull()) return {};  // nothing but comments
     if (!root.IsMap()) return wrong(path, root.Mark(), "it must hold sections such as 'agent:'");
@@ -135,6 +152,8 @@ uint64_t arena_bytes(const config& site, std::optional<uint64_t> job_bytes, std:
 result<config_file> parse_config(std::string_view text, const std::string& path) {
     auto indented = refuse_tabs(text, path);
     if (!indented) return std::move(indented).error();
+    auto shallow = refuse_depth(text, path);
+    if (!shallow) return std::move(shallow).error();
     try {
         config_file found;
         found.lines.resize(config_keys().size());
