@@ -79,6 +79,14 @@ std::string exit_text(pid_t pid) {
 
 }  // namespace
 
+std::string read_ready_line(std::string_view line) {
+    if (line == "ready") return "";
+    constexpr std::string_view degraded = "degraded ";
+    if (line.starts_with(degraded) && line.size() > degraded.size())
+        return printable(line.substr(degraded.size()), ready_line_bytes_max);
+    return "varde-agent said '" + printable(line) + "'";
+}
+
 result<started_agent> started_agent::fork_waiting(const agent_plan& plan, unique_fd listener) {
     int ready[2];
     int gate[2];
@@ -125,11 +133,7 @@ result<std::string> started_agent::wait_ready(int timeout_ms) {
         line.append(buffer.data(), static_cast<size_t>(got));
     }
     line.resize(std::min(line.find('\n'), line.size()));
-    if (line == "ready") return std::string();
-    constexpr std::string_view degraded = "degraded ";
-    if (line.starts_with(degraded) && line.size() > degraded.size())
-        return printable(line.substr(degraded.size()), ready_line_bytes_max);
-    return "varde-agent said '" + printable(line) + "'";
+    return read_ready_line(line);
 }
 
 }  // namespace varde::node

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <sys/types.h>
 #include <vector>
 
@@ -21,6 +22,10 @@ struct agent_plan {
     uid_t uid = 0;
     gid_t gid = 0;
 };
+
+// What the agent's line without its end says: "" where it is ready, else why it is not.  Whatever the line holds, the
+// answer is short and printable.  Pure.
+std::string read_ready_line(std::string_view line);
 
 constexpr int agent_listen_fd = 3;
 constexpr int agent_ready_fd = 4;
@@ -35,8 +40,7 @@ public:
     // Lets it become the agent.  The caller ignores SIGPIPE: the process may be dead.
     result<void> go();
 
-    // Waits for its line.  "" when it is ready, else why it is not (from the user's process: made printable).
-    // timeout: it said nothing.
+    // What its line says (read_ready_line).  timeout: it said nothing.
     result<std::string> wait_ready(int timeout_ms);
 
 private:

@@ -59,6 +59,11 @@ fuzz_layer_protocol := arena
 fuzz_layer_plan     := topo
 fuzz_layer_mounts   := prolog
 fuzz_objects_mounts := $(O)/prolog/mount_table.o $(O)/prolog/storage_servers.o
+fuzz_layer_config   := config
+fuzz_layer_prolog   := prolog
+fuzz_objects_prolog := $(call objects,prolog)
+fuzz_layer_controller   := prolog
+fuzz_objects_controller := $(O)/epilog/controller/slurm_tools.o
 define fuzz_target
 $(O)/tests/fuzz/$(1)_replay: $(O)/tests/fuzz/$(1)_fuzz.o $(O)/tests/fuzz/replay.o $(fuzz_objects_$(1)) \
   $(call archives,$(fuzz_layer_$(1)))
