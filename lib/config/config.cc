@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <new>
 #include <vector>
+#include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
 namespace varde {
@@ -120,6 +121,32 @@ result<void> refuse_depth(std::string_view text, const std::string& path) {
     return {};
 }
 
+// For who only counts documents.
+class no_events : public YAML::EventHandler {
+    using mark = YAML::Mark;
+    using style = YAML::EmitterStyle::value;
+    void OnDocumentStart(const mark&) override {}
+    void OnDocumentEnd() override {}
+    void OnNull(const mark&, YAML::anchor_t) override {}
+    void OnAlias(const mark&, YAML::anchor_t) override {}
+    void OnScalar(const mark&, const std::string&, YAML::anchor_t, const std::string&) override {}
+    void OnSequenceStart(const mark&, const std::string&, YAML::anchor_t, style) override {}
+    void OnSequenceEnd() override {}
+    void OnMapStart(const mark&, const std::string&, YAML::anchor_t, style) override {}
+    void OnMapEnd() override {}
+};
+
+// YAML::LoadAll() never ends, and takes ever more memory, where a text leaves something behind its first document that
+// is none: after a ',' at its begin, for instance.
+result<void> refuse_more_documents(std::string_view text, const std::string& path) {
+    std::istringstream stream{std::string(text)};
+    YAML::Parser parser(stream);
+    no_events counted;
+    if (!parser.HandleNextDocument(counted) || !parser.HandleNextDocument(counted)) return {};
+    return fail(code::invalid,
+                "couldn't use '" + path + "': it holds more than one document, or a ',' where none belongs");
+}
+
 result<void> walk(config_file& target, const YAML::Node& root, const std::string& path) {
     if (root.IsNull()) return {};  // nothing but comments
     if (!root.IsMap()) return wrong(path, root.Mark(), "it must hold sections such as 'agent:'");
@@ -157,11 +184,9 @@ result<config_file> parse_config(std::string_view text, const std::string& path)
     try {
         config_file found;
         found.lines.resize(config_keys().size());
-        const auto documents = YAML::LoadAll(std::string(text));
-        if (documents.size() > 1)
-            return fail(code::invalid, "couldn't use '" + path + "': it holds more than one document");
-        if (documents.empty()) return found;
-        auto done = walk(found, documents.front(), path);
+        const auto single = refuse_more_documents(text, path);
+        if (!single) return single.error();
+        auto done = walk(found, YAML::Load(std::string(text)), path);
         if (!done) return std::move(done).error();
         const auto sound = check_storage(found.values.storage);
         if (!sound) return fail(code::invalid, "couldn't use '" + path + "': " + sound.error().context);

@@ -1,5 +1,5 @@
-// Everything that prolog and epilog read as root: words of the job, files of the kernel and of Slurm, their own files in
-// /run/varde, and bytes that the user's processes send.
+// What prolog and epilog read as root: words of the job, files of the kernel and of Slurm, their own files in the run
+// directory, and bytes that the user's processes send.
 //
 // The first byte says how the rest is read.  What is taken of our own files must come back from a second round.
 #include "base/fields.h"

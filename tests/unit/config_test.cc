@@ -164,6 +164,7 @@ Test(config, a_refusal_names_file_line_key_and_reason) {
         {"agent:\n   chunk: 4M\n  memory: 1G\n", "varde.yaml:3'", {"", "", ""}},
         {"agent: {chunk: 4M\n", "varde.yaml:2'", {"", "", ""}},
         {"agent: *unknown\n", "varde.yaml:1'", {"", "", ""}},
+        {",\nagent: {chunk: 4M}\n", "varde.yaml'", {"a ',' where none belongs", "", ""}},
         {"#\n,: [[[[[{{{{{x", "varde.yaml:2'", {"brackets within brackets", "more than 8 deep", ""}},
         {"---\nagent: {}\n---\nagent: {}\n", "varde.yaml'", {"more than one document", "", ""}},
     };
