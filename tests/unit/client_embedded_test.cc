@@ -125,6 +125,18 @@ Test(client_embedded, a_directory_that_others_may_enter_or_a_link_is_refused) {
     remove(directory);
 }
 
+// Squatted by another user, who would get what the ranks send.
+Test(client_embedded, a_directory_of_somebody_else_is_refused) {
+    if (::geteuid() != 0) cr_skip_test("needs root");
+    const auto directory = scene("exit 1");
+    const std::string home = embedded_directory(get).value();
+    cr_assert(::chown(home.c_str(), 61234, 61234) == 0);
+    cr_assert(embedded_directory(get).error().what == code::unavailable);
+    cr_assert(embedded_directory(get).error().context.find("XDG_RUNTIME_DIR") != std::string::npos);
+    cr_assert(connect().error().what == code::unavailable);
+    remove(directory);
+}
+
 Test(client_embedded, a_runtime_directory_that_does_not_exist_here_is_passed_over) {
     table = {{"XDG_RUNTIME_DIR", "/run/user/no-such"}};
     cr_assert(embedded_directory(get).value() == "/tmp/varde-" + std::to_string(::geteuid()));
