@@ -133,7 +133,7 @@ std::vector<std::string> tensors_in_chunk(const pack::range& of, uint64_t chunk_
 
 pack_report check_pack(const pack_job& job, progress& shown) {
     pack_report report{.path = job.path, .size_bytes = job.size_bytes, .findings = {}};
-    const auto input = pack_input::open(job.path);
+    const auto input = job.reached ? pack_input::open(*job.reached, job.path) : result<pack_input>(job.reached.error());
     if (!input) {
         shown.add(job.size_bytes);
         report.findings.push_back(

@@ -25,7 +25,8 @@ struct expectation {
 
 struct pack_job {
     std::string path;
-    uint64_t size_bytes = 0;  // for the progress line
+    result<std::string> reached;  // the same, or where its link leads (agent.mounts)
+    uint64_t size_bytes = 0;      // for the progress line
     std::optional<expectation> expected;
 };
 

@@ -9,17 +9,18 @@
 
 namespace varde::cli {
 
-result<pack_input> pack_input::open(const std::string& path) {
+result<pack_input> pack_input::open(const std::string& path, const std::string& shown_path) {
     pack_input made;
-    made.path_ = path;
+    made.path_ = shown_path;
     bool direct = false;
-    const std::string shown = pack::in_quotes(path, limits::path_bytes_max);
+    const std::string shown = pack::in_quotes(shown_path, limits::path_bytes_max);
     // Non-blocking, so that a pipe in a pack's place cannot hold us; it means nothing to a file.
-    made.fd_.reset(store::files::open_direct_at(AT_FDCWD, path.c_str(), O_RDONLY | O_NONBLOCK, 0, &direct));
+    made.fd_.reset(
+        store::files::open_direct_at(AT_FDCWD, path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0, &direct));
     struct stat info {};
     if (!made.fd_ || ::fstat(made.fd_.get(), &info) != 0) return os_error(errno, "couldn't open the pack " + shown);
     if (!S_ISREG(info.st_mode)) return fail(code::damaged, "pack " + shown + ": it is not a regular file");
-    auto head = store::read_pack_head(made.fd_.get(), static_cast<uint64_t>(info.st_size), path);
+    auto head = store::read_pack_head(made.fd_.get(), static_cast<uint64_t>(info.st_size), shown_path);
     if (!head) return std::move(head).error();
     made.head_ = std::move(*head);
     return made;

@@ -13,7 +13,8 @@ namespace varde::cli {
 class pack_input {
 public:
     // damaged, mismatch (too new): as pack/reader.h, with the path.  io and others: could not be read.
-    static result<pack_input> open(const std::string& path);
+    // `shown_path` is the path for people: that of a link which leads to `path`.
+    static result<pack_input> open(const std::string& path, const std::string& shown_path);
 
     const std::string& path() const noexcept { return path_; }
     const pack::image& image() const noexcept { return head_.image; }

@@ -48,9 +48,14 @@ std::string title(const pack_input& input) {
         who.library.empty() ? "unknown" : who.library);
 }
 
-// The packs to show.
-result<std::vector<std::string>> packs_of(const target& where) {
-    if (where.kind == target_kind::pack) return std::vector{where.path};
+// A pack to show: its path, and where that leads.
+struct shown_pack {
+    std::string path;
+    result<std::string> reached;
+};
+
+result<std::vector<shown_pack>> packs_of(const target& where) {
+    if (where.kind == target_kind::pack) return std::vector{shown_pack{where.path, where.path}};
     if (where.kind != target_kind::generation)
         return fail(code::invalid, "couldn't show " + pack::in_quotes(where.path) +
                                        ": it is no pack and no generation; 'varde ls' lists the generations, " +
@@ -58,18 +63,19 @@ result<std::vector<std::string>> packs_of(const target& where) {
     const auto run = open_run(where.runs.front());
     const auto generations = run ? run->list() : result<std::vector<store::generation>>(run.error());
     if (!generations) return generations.error();
-    std::vector<std::string> paths;
+    std::vector<shown_pack> packs;
     for (const auto& each : *generations) {
         if (each.id != where.id) continue;
         for (uint32_t node = 0; node < each.node_count; node++) {
             const std::string path = where.path + "/" + store::pack_name(node, each.node_count);
             // Missing packs of an unfinished generation have nothing to show; 'varde ls' names them.
-            if (::access(path.c_str(), F_OK) == 0 || errno != ENOENT) paths.push_back(path);
+            if (::access(path.c_str(), F_OK) == 0 || errno != ENOENT)
+                packs.push_back({path, run->find_pack(each.id, node, each.node_count)});
         }
     }
-    if (paths.empty())
+    if (packs.empty())
         return fail(code::not_found, "couldn't show " + pack::in_quotes(where.path) + ": it has no finished pack yet");
-    return paths;
+    return packs;
 }
 
 }  // namespace
@@ -129,15 +135,16 @@ nlohmann::ordered_json tensor_json(const pack::image& from, const show_options& 
 
 status show(const show_options& options, console to) {
     const auto where = find_target(options.path);
-    const auto paths = where ? packs_of(*where) : result<std::vector<std::string>>(where.error());
-    if (!paths) {
-        complain(to, paths.error());
+    const auto found = where ? packs_of(*where) : result<std::vector<shown_pack>>(where.error());
+    if (!found) {
+        complain(to, found.error());
         return status::failed;
     }
     status outcome = status::good;
     auto packs = nlohmann::ordered_json::array();
-    for (const std::string& path : *paths) {
-        const auto input = pack_input::open(path);
+    for (const shown_pack& each : *found) {
+        const auto input =
+            each.reached ? pack_input::open(*each.reached, each.path) : result<pack_input>(each.reached.error());
         if (!input) {
             // One pack that is damaged must not hide the others.
             complain(to, input.error());
@@ -147,7 +154,7 @@ status show(const show_options& options, console to) {
         }
         if (options.json) packs.push_back(pack_json(*input, options));
         else
-            fmt::print(to.out, "{}{}{}", &path == &paths->front() ? "" : "\n", title(*input),
+            fmt::print(to.out, "{}{}{}", &each == &found->front() ? "" : "\n", title(*input),
                        tensor_table(input->image(), options));
     }
     if (options.json) fmt::print(to.out, "{}", json_text({{"packs", packs}}));

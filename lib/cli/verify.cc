@@ -6,8 +6,11 @@
 #include "cli/ls.h"
 #include "cli/target.h"
 #include "cli/verbs.h"
+#include "base/limits.h"
 #include "pack/text.h"
+#include "store/files.h"
 #include "store/names.h"
+#include "store/place.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -56,7 +59,10 @@ generation_job job_of(const store::run_directory& run, const std::string& path, 
         if (::lstat(file.c_str(), &info) != 0 && errno == ENOENT) continue;
         expectation wanted = expect_place(name_of(run.path()), what.id, node, what.node_count);
         if (record) expect_record(*record, wanted);
-        job.packs.push_back({.path = file, .size_bytes = size_of(file), .expected = wanted});
+        job.packs.push_back({.path = file,
+                             .reached = run.find_pack(what.id, node, what.node_count),
+                             .size_bytes = size_of(file),
+                             .expected = wanted});
     }
     return job;
 }
@@ -81,14 +87,23 @@ result<std::vector<generation_job>> collect(const target& where) {
     return jobs;
 }
 
+// A pack on a mount stands in a root that names its run (agent.mounts).
+std::string run_of(const std::string& above) {
+    if (!store::is_place_id(name_of(above))) return above;
+    const std::string path = above + "/" + std::string(store::owner_name);
+    const auto text = store::files::read_text(AT_FDCWD, path, 2UL * limits::path_bytes_max, path);
+    const auto owner = text ? store::parse_owner(*text) : std::nullopt;
+    return owner ? owner->path : above;
+}
+
 // A pack by itself; in its place in a run it must also be the one that belongs there, and that was committed.
 generation_job lone_pack(const std::string& path) {
     generation_job job{.path = parent_of(path), .what = {}, .packs = {}};
-    job.packs.push_back({.path = path, .size_bytes = size_of(path), .expected = {}});
+    job.packs.push_back({.path = path, .reached = path, .size_bytes = size_of(path), .expected = {}});
     const auto id = store::parse_generation_name(name_of(job.path));
     const auto parts = store::parse_pack_name(name_of(path));
     if (!id || !parts) return job;
-    const std::string run_path = parent_of(job.path);
+    const std::string run_path = run_of(parent_of(job.path));
     expectation& wanted =
         job.packs.front().expected.emplace(expect_place(name_of(run_path), *id, parts->node_index, parts->node_count));
     const auto run = open_run(run_path);

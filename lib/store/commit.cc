@@ -3,6 +3,7 @@
 // Two agents may both believe that they lead.  The manifest's name can be taken only once, and whoever comes second
 // compares: the same packs are success, others are an error that both can see.
 #include "store/files.h"
+#include "store/judge.h"
 #include "store/manifest.h"
 #include "store/names.h"
 
@@ -26,6 +27,28 @@ result<void> point_latest(int run, const std::string& generation) {
 }
 
 }  // namespace
+
+result<void> run_directory::confirm(const manifest& record) const {
+    const result<bool> links = may_have_links();
+    if (!links) return links.error();
+    if (!*links) return {};
+    const std::string generation = generation_name(record.id);
+    judged of;
+    of.what.id = record.id;
+    of.what.status = generation_status::complete;
+    of.what.committed = true;  // as it is to be
+    of.what.node_count = static_cast<uint32_t>(record.packs.size());
+    of.sealed.assign(record.packs.size(), true);
+    of.record = record;
+    result<unique_fd> directory = files::open_directory(fd_.get(), generation, path_ + "/" + generation);
+    if (!directory) return std::move(directory).error();
+    of.directory = std::move(*directory);
+    of.owner = ::geteuid();
+    if (const result<void> measured = measure(of); !measured) return measured;
+    if (of.what.status == generation_status::complete) return {};
+    return fail(code::io, "'" + path_ + "': " + of.what.reason +
+                              ", as this node sees it; each of agent.mounts must be the same file system on all nodes");
+}
 
 result<void> run_directory::commit(const manifest& record) {
     const std::string generation = generation_name(record.id);

@@ -10,9 +10,11 @@
 #include "store/manifest.h"
 #include "store/names.h"
 #include "store/parallel.h"
+#include "store/place.h"
 
 #include <algorithm>
 #include <cerrno>
+#include <map>
 
 namespace varde::store {
 
@@ -98,6 +100,58 @@ void compare_record(judged& of) {
         what.size_bytes += pack.size_bytes;  // broken_rule() has checked the sum
 }
 
+struct size_of_pack {
+    int os_errno = 0;
+    mode_t mode = 0;
+    uint64_t bytes = 0;
+    uint64_t changed = 0;
+    result<std::optional<std::string>> link{std::nullopt};  // of a pack on a mount
+    int there = -1;                                         // its directory there
+};
+
+void look_at(int directory, const std::string& name, size_of_pack& ret) {
+    struct stat info {};
+    ret.os_errno = ::fstatat(directory, name.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0 ? 0 : errno;
+    ret.mode = info.st_mode;
+    ret.bytes = static_cast<uint64_t>(info.st_size);
+    ret.changed = ret.os_errno == 0 ? changed_ns(info) : 0;
+}
+
+// Opens the directory of a sealed pack on a mount, once for all packs in it.
+result<void> open_place(const judged& of, uint32_t index, size_of_pack& pack,
+                        std::map<std::string, result<unique_fd>>& opened) {
+    const std::string name = pack_name(index, of.what.node_count);
+    const std::string path = generation_name(of.what.id) + "/" + name;
+    if (!pack.link) return pack.link.error();
+    if (!*pack.link) return {};  // it is no link any more
+    const result<place> where = parse_link(**pack.link, path, of.what.id, name, of.owner);
+    if (!where) return {};  // somebody else's link: not followed, and no pack
+    auto found = opened.find(where->directory());
+    if (found == opened.end()) found = opened.emplace(where->directory(), open_there(*where)).first;
+    const result<unique_fd>& there = found->second;
+    if (there) pack.there = there->get();
+    else if (there.error().what == code::not_found) pack.os_errno = ENOENT;
+    else return there.error();
+    return {};
+}
+
+// What was a link gets the size and the kind of the file that it leads to.  The writer of an unfinished one may be
+// anywhere: that it cannot be seen is no failure.
+result<void> look_on_mounts(const judged& of, std::vector<size_of_pack>& sizes) {
+    std::map<std::string, result<unique_fd>> opened;
+    for (uint32_t i = 0; i < sizes.size(); ++i) {
+        if (!S_ISLNK(sizes[i].mode)) continue;
+        if (const result<void> done = open_place(of, i, sizes[i], opened); !done && of.sealed[i]) return done;
+    }
+    if (opened.empty()) return {};
+    for_each_index(static_cast<uint32_t>(sizes.size()), [&](uint32_t i) {
+        const std::string name = pack_name(i, of.what.node_count);
+        if (sizes[i].there >= 0)
+            look_at(sizes[i].there, of.sealed[i] ? name : name + std::string(partial_suffix), sizes[i]);
+    });
+    return {};
+}
+
 }  // namespace
 
 result<judged> judge(int run, const std::string& run_path, generation_id id) {
@@ -118,6 +172,7 @@ result<judged> judge(int run, const std::string& run_path, generation_id id) {
     if (!names) return names.error();
     const contents found = sort_names(*names);
     of.what.wall_ns = changed_ns(info);
+    of.owner = info.st_uid;
     count_packs(found, of);
     const bool all = of.what.node_count != 0 && of.what.packs_sealed == of.what.node_count;
     if (of.what.status != generation_status::damaged && all) of.what.status = generation_status::complete;
@@ -135,21 +190,14 @@ result<judged> judge(int run, const std::string& run_path, generation_id id) {
 
 result<void> measure(judged& of) {
     generation& what = of.what;
-    struct size_of_pack {
-        int os_errno = 0;
-        bool regular = true;
-        uint64_t bytes = 0;
-        uint64_t changed = 0;
-    };
     std::vector<size_of_pack> sizes(of.sealed.size());
     for_each_index(static_cast<uint32_t>(sizes.size()), [&](uint32_t i) {
         const std::string name = pack_name(i, what.node_count);
         const std::string looked_at = of.sealed[i] ? name : name + std::string(partial_suffix);
-        struct stat info {};
-        if (::fstatat(of.directory.get(), looked_at.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0)
-            sizes[i].os_errno = errno;
-        else sizes[i] = {0, S_ISREG(info.st_mode), static_cast<uint64_t>(info.st_size), changed_ns(info)};
+        look_at(of.directory.get(), looked_at, sizes[i]);
+        if (S_ISLNK(sizes[i].mode)) sizes[i].link = read_link(of.directory.get(), looked_at, looked_at);
     });
+    if (const result<void> followed = look_on_mounts(of, sizes); !followed) return followed;
     uint64_t total = 0;
     for (uint32_t i = 0; i < sizes.size(); ++i) {
         what.wall_ns = std::max(what.wall_ns, sizes[i].changed);
@@ -157,7 +205,8 @@ result<void> measure(judged& of) {
         const std::string name = "'" + generation_name(what.id) + "/" + pack_name(i, what.node_count) + "'";
         if (sizes[i].os_errno == ENOENT) damage(what, name + " is gone");
         else if (sizes[i].os_errno != 0) return os_error(sizes[i].os_errno, "couldn't look at " + name);
-        else if (!sizes[i].regular) damage(what, name + " is not a regular file");
+        else if (S_ISLNK(sizes[i].mode)) damage(what, name + " is a link to what is no place of this pack");
+        else if (!S_ISREG(sizes[i].mode)) damage(what, name + " is not a regular file");
         else if (sizes[i].bytes == 0) damage(what, name + " is empty");
         else if (what.committed && sizes[i].bytes != of.record->packs[i].size_bytes)
             damage(what, name + " has " + std::to_string(sizes[i].bytes) + " bytes, its manifest says " +

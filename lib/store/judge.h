@@ -5,12 +5,14 @@
 #include "store/store.h"
 
 #include <optional>
+#include <sys/types.h>
 
 namespace varde::store {
 
 struct judged {
     generation what;
     unique_fd directory;
+    uid_t owner = 0;
     std::vector<bool> sealed;  // by node index
     std::optional<manifest> record;
 };
@@ -21,7 +23,7 @@ struct judged {
 result<judged> judge(int run, const std::string& run_path, generation_id id);
 
 // Looks at each sealed pack: sums their sizes and finds those that are empty or not as long as the manifest says
-// (status damaged).
+// (status damaged), in their places on mounts, too.  io: one of those mounts is not there, which says nothing of them.
 result<void> measure(judged& of);
 
 // All generations' names in the run's directory, newest first.

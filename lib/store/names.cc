@@ -86,7 +86,7 @@ std::optional<uint64_t> parse_claim_name(std::string_view name) {
 
 bool is_ours(std::string_view name) {
     return parse_pack_name(name).has_value() || name == manifest_name || name == damage_name ||
-           name.starts_with(files::temporary_prefix);
+           name.starts_with(files::temporary_prefix) || name.starts_with(left_prefix);
 }
 
 }  // namespace varde::store

@@ -11,6 +11,7 @@ constexpr std::string_view partial_suffix = ".partial";
 constexpr std::string_view manifest_name = "manifest.json";
 constexpr std::string_view damage_name = "damaged.json";
 constexpr std::string_view retired_prefix = ".retired-";  // a generation that is being deleted
+constexpr std::string_view left_prefix = ".left-";        // a link to what could not be deleted on a mount yet
 constexpr std::string_view claim_prefix = "incarnation-";
 
 struct pack_name_parts {

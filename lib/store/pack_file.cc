@@ -3,91 +3,76 @@
 // The name is the verdict: a reader takes a pack under its final name for whole.  So nothing gets that name unless
 // every byte was synced, and only the file that this object has open: after an agent died, its successor may have begun
 // the same pack anew while a write of the first still hangs in the kernel.
-#include "base/units.h"
 #include "store/files.h"
 #include "store/names.h"
+#include "store/place.h"
 #include "store/store.h"
 
 #include <cerrno>
-#include <sys/statvfs.h>
 #include <unistd.h>
+#include <utility>
 
 namespace varde::store {
 
 namespace {
 
-failure no_space(int fd, int os_errno, uint64_t needed, const std::string& path) {
-    struct statvfs space {};
-    const bool known = ::fstatvfs(fd, &space) == 0;
-    const uint64_t free_bytes = static_cast<uint64_t>(space.f_bavail) * space.f_frsize;
-    const char* limit = os_errno == EDQUOT ? "the quota is used up" : "the file system is full";
-    std::string text = "couldn't reserve '" + path + "': " + limit + ", " + format_bytes(needed) + " needed";
-    if (known) text += ", " + format_bytes(free_bytes) + " free";
-    text += "; delete files there, keep fewer checkpoints (--ckpt-keep) or choose another directory";
-    return failure{code::no_space, os_errno, std::move(text)};
+// An open file of a pack, and its path for messages.
+struct found_pack {
+    unique_fd fd;
+    std::string path;
+    bool direct = false;
+};
+
+result<uid_t> owner_of(int fd, const std::string& path) {
+    struct stat info {};
+    if (::fstat(fd, &info) != 0) return os_error(errno, "couldn't look at '" + path + "'");
+    return info.st_uid;
 }
 
-// Reserves room, so that a full file system is known before the copy instead of in the middle of it.
-result<void> reserve(int fd, uint64_t size_bytes, const std::string& path) {
-    int refused = 0;
-    do refused = ::fallocate(fd, 0, 0, static_cast<off_t>(size_bytes)) == 0 ? 0 : errno;
-    while (refused == EINTR);
-    if (refused == 0) return {};
-    if (refused == ENOSPC || refused == EDQUOT) return no_space(fd, refused, size_bytes, path);
-    if (refused != EOPNOTSUPP && refused != ENOSYS && refused != EINVAL)
-        return os_error(refused, "couldn't reserve '" + path + "'");
-    // No reservation here (NFS 3, for one).  What the file system says about its room is a guess, but a better one than
-    // none.  Some have no idea of their size, and say 0.
-    struct statvfs space {};
-    if (::fstatvfs(fd, &space) == 0 && space.f_blocks > 0 &&
-        static_cast<uint64_t>(space.f_bavail) * space.f_frsize < size_bytes)
-        return no_space(fd, ENOSPC, size_bytes, path);
-    return {};
+// Where the link under a pack's name leads; nothing for a file.
+result<std::optional<place>> follow(int directory, const std::string& name, const std::string& path, generation_id id) {
+    const result<std::optional<std::string>> link = read_link(directory, name, path);
+    if (!link) return link.error();
+    if (!*link) return std::optional<place>();
+    const result<uid_t> owner = owner_of(directory, path);
+    if (!owner) return owner.error();
+    const result<place> where = parse_link(**link, path, id, name, *owner);
+    if (!where) return where.error();
+    return std::optional(*where);
 }
 
-// The generation's directory, made where missing.  Any node may be the first.
-result<unique_fd> make_generation(int run, const std::string& run_path, const std::string& name) {
-    if (::mkdirat(run, name.c_str(), 0700) == 0) {
-        if (const result<void> synced = files::sync(run, run_path); !synced) return synced.error();
-    } else if (errno != EEXIST) {
-        return os_error(errno, "couldn't create '" + run_path + "/" + name + "'");
+result<found_pack> open_file(int directory, const std::string& name, const std::string& path, generation_id id) {
+    const auto open = [&](int at, const std::string& shown) {
+        found_pack found{unique_fd(), shown, false};
+        found.fd.reset(files::open_direct_at(at, name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0, &found.direct));
+        return found;
+    };
+    found_pack found = open(directory, path);
+    if (!found.fd && errno == ELOOP) {
+        const result<std::optional<place>> where = follow(directory, name, path, id);
+        if (!where) return where.error();
+        if (!*where) return os_error(ELOOP, "couldn't open the pack '" + path + "'");
+        const result<unique_fd> there = open_there(**where);
+        if (!there) return there.error();
+        found = open(there->get(), (*where)->text());
     }
-    return files::open_directory(run, name, run_path + "/" + name);
+    if (!found.fd) return os_error(errno, "couldn't open the pack '" + found.path + "'");
+    return found;
 }
 
 }  // namespace
 
-result<pack_file> run_directory::create_pack(generation_id id, uint32_t node_index, uint32_t node_count,
-                                             uint64_t size_bytes) {
-    const std::string name = pack_name(node_index, node_count);
-    if (!parse_pack_name(name) || size_bytes == 0 || size_bytes > INT64_MAX)
-        return fail(code::invalid, "couldn't create a pack of node " + std::to_string(node_index) + " of " +
-                                       std::to_string(node_count) + " with " + std::to_string(size_bytes) + " bytes");
+result<std::string> run_directory::find_pack(generation_id id, uint32_t node_index, uint32_t node_count) const {
     const std::string generation = generation_name(id);
-    result<unique_fd> directory = make_generation(fd_.get(), path_, generation);
-    if (!directory) return std::move(directory).error();
-    pack_file made;
-    made.directory_ = std::move(*directory);
-    made.name_ = name;
-    made.path_ = path_ + "/" + generation + "/" + name + std::string(partial_suffix);
-    made.size_bytes_ = size_bytes;
-    struct stat info {};
-    if (::fstatat(made.directory_.get(), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0)
-        return fail(code::busy, "couldn't create '" + made.path_ + "': this pack is sealed already");
-    if (errno != ENOENT) return os_error(errno, "couldn't look for '" + made.path_ + "'");
-    const std::string partial = made.partial_name();
-    // What an agent of this node left when it died.  One that still writes to it does so into a file without a name.
-    if (::unlinkat(made.directory_.get(), partial.c_str(), 0) != 0 && errno != ENOENT)
-        return os_error(errno, "couldn't remove the old '" + made.path_ + "'");
-    made.fd_.reset(files::open_direct_at(made.directory_.get(), partial.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW,
-                                         0600, &made.direct_));
-    if (!made.fd_ && (errno == ENOSPC || errno == EDQUOT))
-        return no_space(made.directory_.get(), errno, size_bytes, made.path_);
-    if (!made.fd_) return os_error(errno, "couldn't create '" + made.path_ + "'");
-    // On failure the destructor takes the .partial away: what was reserved is free again.
-    if (result<void> reserved = reserve(made.fd_.get(), size_bytes, made.path_); !reserved)
-        return std::move(reserved).error();
-    return made;
+    const std::string name = pack_name(node_index, node_count);
+    const result<unique_fd> directory = files::open_directory(fd_.get(), generation, path_ + "/" + generation);
+    if (!directory) return directory.error();
+    const std::string path = path_ + "/" + generation + "/" + name;
+    const result<std::optional<place>> where = follow(directory->get(), name, path, id);
+    if (!where) return where.error();
+    if (!*where) return path;
+    if (const result<unique_fd> there = open_there(**where); !there) return there.error();
+    return (*where)->text();
 }
 
 result<unique_fd> run_directory::open_pack(generation_id id, uint32_t node_index, uint32_t node_count,
@@ -97,18 +82,17 @@ result<unique_fd> run_directory::open_pack(generation_id id, uint32_t node_index
     const std::string path = path_ + "/" + generation + "/" + name;
     const result<unique_fd> directory = files::open_directory(fd_.get(), generation, path_ + "/" + generation);
     if (!directory) return directory.error();
-    bool direct = false;
-    unique_fd fd(files::open_direct_at(directory->get(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0, &direct));
-    if (!fd) return os_error(errno, "couldn't open the pack '" + path + "'");
+    result<found_pack> found = open_file(directory->get(), name, path, id);
+    if (!found) return std::move(found).error();
     struct stat info {};
-    if (::fstat(fd.get(), &info) != 0) return os_error(errno, "couldn't look at the pack '" + path + "'");
+    if (::fstat(found->fd.get(), &info) != 0) return os_error(errno, "couldn't look at the pack '" + found->path + "'");
     if (!S_ISREG(info.st_mode))
-        return fail(code::damaged, "couldn't use the pack '" + path + "': it is not a regular file");
+        return fail(code::damaged, "couldn't use the pack '" + found->path + "': it is not a regular file");
     // It has kept a FIFO from blocking us; io_uring would take it to mean "fail instead of waiting for the disk".
-    if (::fcntl(fd.get(), F_SETFL, direct ? O_DIRECT : 0) != 0)
-        return os_error(errno, "couldn't set up the pack '" + path + "'");
+    if (::fcntl(found->fd.get(), F_SETFL, found->direct ? O_DIRECT : 0) != 0)
+        return os_error(errno, "couldn't set up the pack '" + found->path + "'");
     *ret_size_bytes = static_cast<uint64_t>(info.st_size);
-    return fd;
+    return std::move(found->fd);
 }
 
 result<void> run_directory::sync_generation(generation_id id) const {
@@ -119,18 +103,41 @@ result<void> run_directory::sync_generation(generation_id id) const {
 
 std::string pack_file::partial_name() const { return name_ + std::string(partial_suffix); }
 
-bool pack_file::is_still_ours() const noexcept {
+bool pack_file::has_our_file(const std::string& name) const noexcept {
     struct stat named {
     }, opened{};
-    return ::fstatat(directory_.get(), partial_name().c_str(), &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+    return ::fstatat(directory_.get(), name.c_str(), &named, AT_SYMLINK_NOFOLLOW) == 0 &&
            ::fstat(fd_.get(), &opened) == 0 && files::same_file(named, opened);
 }
 
+bool pack_file::has_our_link(const std::string& name) const noexcept {
+    const result<std::optional<std::string>> link = read_link(link_->home.get(), name, path_);
+    return link && *link == link_->target;
+}
+
 void pack_file::abandon() noexcept {
-    if (!fd_) return;
-    if (is_still_ours())
-        discard(::unlinkat(directory_.get(), partial_name().c_str(), 0), "retire() removes what is left");
+    for (const std::string& name : {partial_name(), name_}) {
+        if (fd_ && has_our_file(name))
+            discard(::unlinkat(directory_.get(), name.c_str(), 0), "retire() removes what is left");
+    }
     fd_.reset();
+    if (link_) remove_link();
+    link_.reset();
+}
+
+// The link goes last, and only where it names nothing: another process may have begun the same pack, in a directory
+// that it has made anew.
+void pack_file::remove_link() noexcept {
+    struct stat info {};
+    for (const std::string& name : {partial_name(), name_}) {
+        const std::string there = link_->generation + "/" + name;
+        if (::fstatat(link_->root.get(), there.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT) return;
+    }
+    const bool emptied = ::unlinkat(link_->root.get(), link_->generation.c_str(), AT_REMOVEDIR) == 0;
+    const int changed = emptied || !directory_ ? link_->root.get() : directory_.get();
+    if (!files::sync(changed, path_)) return;  // the file may come back with a loss of power
+    if (has_our_link(partial_name()))
+        discard(::unlinkat(link_->home.get(), partial_name().c_str(), 0), "retire() removes what is left");
 }
 
 result<void> pack_file::failed(failure why) noexcept {
@@ -156,11 +163,12 @@ result<void> pack_file::seal() {
     }
     // Between this look and the rename only a process of the same node and user could change the name, and it does so
     // once, when it starts.
-    if (!is_still_ours())
+    if (!has_our_file(partial_name()))
         return failed(
             fail(code::fenced, "couldn't seal '" + path_ + "': another process has begun it anew, or removed it"));
     const int refused = files::rename_new(directory_.get(), partial_name().c_str(), name_.c_str());
     if (refused != 0) return failed(os_error(refused, "couldn't seal '" + path_ + "'"));
+    if (link_) return name_link();
     fd_.reset();
     result<void> synced = files::sync(directory_.get(), path_);
     // The name is the verdict, and this one may be gone with the next loss of power.
@@ -168,11 +176,37 @@ result<void> pack_file::seal() {
     return synced;
 }
 
+// The file has its final name; once that is durable, so has the link, which is what readers look at.
+result<void> pack_file::name_link() {
+    result<void> done = files::sync(directory_.get(), path_);
+    if (done) done = files::sync(link_->root.get(), path_);
+    if (done && !(has_our_file(name_) && has_our_link(partial_name())))
+        done = fail(code::fenced, "couldn't seal '" + path_ + "': another process has begun it anew, or removed it");
+    if (done) {
+        const int refused = files::rename_new(link_->home.get(), partial_name().c_str(), name_.c_str());
+        // Where the answer got lost, the link may be there all the same.
+        if (refused != 0 && !has_our_link(name_))
+            done = os_error(refused, "couldn't make the link to '" + link_->target + "'");
+    }
+    if (!done) return failed(std::move(done).error());
+    done = files::sync(link_->home.get(), path_);
+    if (!done) {
+        // As above: the name must go, and before the file.
+        if (::renameat(link_->home.get(), name_.c_str(), link_->home.get(), partial_name().c_str()) == 0)
+            return failed(std::move(done).error());
+    }
+    fd_.reset();
+    link_.reset();
+    return done;
+}
+
 pack_file::~pack_file() { abandon(); }
-pack_file::pack_file(pack_file&&) noexcept = default;
+pack_file::pack_file(pack_file&& other) noexcept { *this = std::move(other); }
 pack_file& pack_file::operator=(pack_file&& other) noexcept {
     if (this == &other) return *this;
     abandon();
+    link_ = std::exchange(other.link_, std::nullopt);
+    detour_ = std::move(other.detour_);
     directory_ = std::move(other.directory_);
     fd_ = std::move(other.fd_);
     name_ = std::move(other.name_);

@@ -4,14 +4,16 @@
 // generation that goes is renamed first, to a name that no reader takes for one: a machine may stop in the middle, and
 // half a generation must never look whole.  Only files that this program makes are deleted, and only then the empty
 // directory: what a person has put beside the packs (notes, a converted model) is not ours to lose, and a link out of
-// the directory leads nowhere.
+// the directory leads nowhere, unless it is our own to a pack on a mount: that is deleted first, then its link.
 #include "base/clock.h"
 #include "store/files.h"
 #include "store/judge.h"
 #include "store/names.h"
+#include "store/spread.h"
 
 #include <algorithm>
 #include <cerrno>
+#include <map>
 #include <unistd.h>
 
 namespace varde::store {
@@ -24,32 +26,66 @@ void keep_first(result<void>& first, result<void> next) {
     if (first && !next) first = std::move(next);
 }
 
+// What one call of retire() goes by.
+struct retirement {
+    run_home run;
+    bool links = false;             // packs may lie on mounts
+    std::vector<std::string> left;  // there, and told of
+};
+
+// Deletes what the directory's links name on mounts; the links stay.  A mount that is not there is a failure and keeps
+// the others from nothing.
+result<void> remove_on_mounts(retirement& of, int directory, const std::vector<std::string>& names,
+                              const std::string& path, generation_id id) {
+    std::map<std::string, std::vector<place>> by_directory;
+    for (const std::string& name : names) {
+        if (!is_ours(name)) continue;
+        const result<std::optional<std::string>> link = read_link(directory, name, path + "/" + name);
+        if (!link) return link.error();
+        const std::optional<place> where = *link ? parse_place(**link, ::geteuid()) : std::nullopt;
+        if (where && where->generation == id) by_directory[where->directory()].push_back(*where);
+    }
+    result<void> done;
+    for (const auto& [there, packs] : by_directory) {
+        const result<removal> removed = remove_there(of.run, packs);
+        if (!removed) keep_first(done, removed.error());
+        else if (*removed == removal::of_another)
+            of.left.push_back("'" + there + "' is left: it belongs to the run of which '" + of.run.path +
+                              "' is a copy, or to this one under an earlier path");
+    }
+    return done;
+}
+
 // Empties and removes a directory that has the retired name already.  Files of others stay, and so does the directory
 // then.
-result<void> remove_retired(int run, const std::string& run_path, const std::string& name) {
-    const std::string path = run_path + "/" + name;
-    const result<unique_fd> directory = files::open_directory(run, name, path);
+result<void> remove_retired(retirement& of, const std::string& name, generation_id id) {
+    const std::string path = of.run.path + "/" + name;
+    const result<unique_fd> directory = files::open_directory(of.run.fd, name, path);
     if (!directory) return directory.error();
     const result<std::vector<std::string>> names = files::read_names(directory->get(), path);
     if (!names) return names.error();
+    if (of.links) {
+        if (result<void> removed = remove_on_mounts(of, directory->get(), *names, path, id); !removed) return removed;
+    }
     for (const std::string& file : *names) {
         // A directory under such a name is not ours either.
         if (is_ours(file) && ::unlinkat(directory->get(), file.c_str(), 0) != 0 && errno != ENOENT && errno != EISDIR)
             return os_error(errno, "couldn't delete '" + path + "/" + file + "'");
     }
-    if (::unlinkat(run, name.c_str(), AT_REMOVEDIR) == 0 || errno == ENOENT || errno == ENOTEMPTY || errno == EEXIST)
+    if (::unlinkat(of.run.fd, name.c_str(), AT_REMOVEDIR) == 0 || errno == ENOENT || errno == ENOTEMPTY ||
+        errno == EEXIST)
         return {};
     return os_error(errno, "couldn't delete '" + path + "'");
 }
 
-result<void> remove_generation(int run, const std::string& run_path, generation_id id) {
+result<void> remove_generation(retirement& of, generation_id id) {
     const std::string name = generation_name(id);
     const std::string retired = std::string(retired_prefix) + name;
     // The sync keeps the rename ahead of the deletions on storage, too.
-    if (::renameat(run, name.c_str(), run, retired.c_str()) != 0)
-        return os_error(errno, "couldn't retire '" + run_path + "/" + name + "'");
-    if (const result<void> synced = files::sync(run, run_path); !synced) return synced;
-    return remove_retired(run, run_path, retired);
+    if (::renameat(of.run.fd, name.c_str(), of.run.fd, retired.c_str()) != 0)
+        return os_error(errno, "couldn't retire '" + of.run.path + "/" + name + "'");
+    if (const result<void> synced = files::sync(of.run.fd, of.run.path); !synced) return synced;
+    return remove_retired(of, retired, id);
 }
 
 // Temporary files that are older: of a writer that died.  It costs nothing if one stays, and the next call tries again.
@@ -72,7 +108,8 @@ void sweep_below(int run, const std::string& run_path, const std::string& name) 
 }
 
 // What earlier calls and dead writers have left in the run's directory and the roster.
-result<void> finish_earlier(int run, const std::string& run_path) {
+result<void> finish_earlier(retirement& of) {
+    const auto& [run, run_path] = of.run;
     const result<std::vector<std::string>> names = files::read_names(run, run_path);
     if (!names) return names.error();
     // In the run's directory it is a link on its way to be `latest`; a leader that lives only loses a new `latest`.
@@ -81,8 +118,8 @@ result<void> finish_earlier(int run, const std::string& run_path) {
     result<void> finished;
     for (const std::string& name : *names) {
         if (!name.starts_with(retired_prefix)) continue;
-        if (!parse_generation_name(std::string_view(name).substr(retired_prefix.size()))) continue;
-        keep_first(finished, remove_retired(run, run_path, name));
+        const auto id = parse_generation_name(std::string_view(name).substr(retired_prefix.size()));
+        if (id) keep_first(finished, remove_retired(of, name, *id));
     }
     return finished;
 }
@@ -123,11 +160,14 @@ result<void> select(int run, const std::string& run_path, uint32_t keep, generat
 
 }  // namespace
 
-result<uint32_t> run_directory::retire(uint32_t keep, generation_id newest) {
+result<uint32_t> run_directory::retire(uint32_t keep, generation_id newest, std::vector<std::string>* ret_left) {
     if (keep == 0)
         return fail(code::invalid, "couldn't retire checkpoints of '" + path_ + "': at least one must be kept");
+    const result<bool> links = may_have_links();
+    if (!links) return links.error();
+    retirement of{{fd_.get(), path_}, *links, {}};
     // One failure does not keep the others from going, or a full disk would stay full; the first is returned.
-    result<void> done = finish_earlier(fd_.get(), path_);
+    result<void> done = finish_earlier(of);
     selection of_run;
     keep_first(done, select(fd_.get(), path_, keep, newest, of_run));
     for (const generation_id id : of_run.kept) sweep_below(fd_.get(), path_, generation_name(id));
@@ -136,10 +176,14 @@ result<uint32_t> run_directory::retire(uint32_t keep, generation_id newest) {
     // Oldest first: whatever stops this, the newer ones are still there.
     std::reverse(of_run.superfluous.begin(), of_run.superfluous.end());
     for (const generation_id id : of_run.superfluous) {
-        result<void> removed = remove_generation(fd_.get(), path_, id);
+        result<void> removed = remove_generation(of, id);
         if (removed) ++removed_count;
         keep_first(done, std::move(removed));
     }
+    if (*links && !of_run.kept.empty()) {
+        for (std::string& stray : find_strays(of.run, mounts_, of_run.kept.back())) of.left.push_back(std::move(stray));
+    }
+    if (ret_left != nullptr) *ret_left = std::move(of.left);
     if (!done) return std::move(done).error();
     return removed_count;
 }

@@ -3,6 +3,7 @@
 #include "base/options.h"
 #include "store/files.h"
 #include "store/judge.h"
+#include "store/spread.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -79,6 +80,10 @@ result<run_directory> run_directory::open(const std::string& directory, const st
                                        "': it is a link or a file; give the directory itself, or another name");
     }
     run.fd_ = std::move(*fd);
+    struct stat info {};
+    if (create && is_place_id(name) && ::fstatat(run.fd_.get(), std::string(owner_name).c_str(), &info, 0) == 0)
+        return fail(code::invalid,
+                    "couldn't use '" + run.path_ + "' as a run's directory: it holds another run's packs");
     // Whoever may read a run may look at it (varde ls).
     if (create) {
         if (const result<void> owned = check_owner(run.fd_.get(), run.path_); !owned) return owned.error();
@@ -97,17 +102,24 @@ result<roster> run_directory::open_roster(bool create) {
 result<std::vector<generation>> run_directory::list() const {
     const result<std::vector<generation_id>> ids = read_generations(fd_.get(), path_);
     if (!ids) return ids.error();
+    const result<bool> links = may_have_links();
+    if (!links) return links.error();
     std::vector<generation> all;
     for (const generation_id id : *ids) {
         result<judged> of = judge(fd_.get(), path_, id);
         if (!of && of.error().what == code::not_found) continue;  // retired since, or no directory
         if (!of) return std::move(of).error();
-        if (!of->what.committed) {
+        // A link says that there was a pack, not that there is one.
+        if (!of->what.committed || *links) {
             if (const result<void> measured = measure(*of); !measured) return measured.error();
         }
         all.push_back(std::move(of->what));
     }
     return all;
+}
+
+result<bool> run_directory::may_have_links() const {
+    return mounts_.empty() ? has_places({fd_.get(), path_}) : result<bool>(true);
 }
 
 result<generation> run_directory::choose(const generation_id* before) const {

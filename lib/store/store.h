@@ -12,6 +12,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -70,6 +71,10 @@ struct manifest {
 };
 
 // A pack being written.  Abandoning it (destructor) removes the .partial file.
+//
+// On a mount (agent.mounts) the file is there, and "PACK.partial" in the run's directory is a link to its final name:
+// made before the file, and named "PACK" when the file has its final name and all of that is durable.
+struct run_home;
 class pack_file {
 public:
     int fd() const noexcept { return fd_.get(); }
@@ -77,6 +82,8 @@ public:
     bool direct() const noexcept { return direct_; }
     // Takes O_DIRECT off, for file systems that take it at open and answer EINVAL to a transfer.
     result<void> use_buffered();
+    // Why it does not lie where it should (spread_over).
+    const std::optional<failure>& detour() const noexcept { return detour_; }
     // fsync, rename to the final name, fsync of the directory.  A failure is final: the pack stays unsealed.
     // fenced: another process of this node has begun the same pack anew.
     result<void> seal();
@@ -88,11 +95,24 @@ private:
     friend class run_directory;
     pack_file() = default;
     std::string partial_name() const;
-    bool is_still_ours() const noexcept;
+    bool has_our_file(const std::string& name) const noexcept;
+    bool has_our_link(const std::string& name) const noexcept;
+    result<void> create();
+    result<void> create_on(const run_home& run, const std::string& mount, generation_id id);
     void abandon() noexcept;
+    void remove_link() noexcept;
     result<void> failed(failure why) noexcept;
+    result<void> name_link();
 
-    unique_fd directory_;
+    struct linked {
+        unique_fd home;  // the generation's directory in the run
+        unique_fd root;  // of the run on the mount
+        std::string target;
+        std::string generation;
+    };
+    std::optional<linked> link_;  // of a pack on a mount
+    std::optional<failure> detour_;
+    unique_fd directory_;  // where the file is
     unique_fd fd_;
     std::string name_;  // final
     std::string path_;  // for messages
@@ -106,6 +126,9 @@ public:
     static result<run_directory> open(const std::string& directory, const std::string& name, bool create);
 
     const std::string& path() const noexcept { return path_; }
+
+    // From now on packs go to these mounts, in turn by node index.  Before the first create_pack().
+    void spread_over(std::vector<std::string> mounts) { mounts_ = std::move(mounts); }
     result<roster> open_roster(bool create);
 
     // All generations, newest first, each judged by names, sizes and manifest (not by reading packs).
@@ -121,14 +144,23 @@ public:
 
     // Creates the generation's directory where missing and this node's .partial, O_DIRECT where the file system takes
     // it, with `size_bytes` reserved.  no_space names path, needed and free.  busy: this pack is sealed already.
-    result<pack_file> create_pack(generation_id id, uint32_t node_index, uint32_t node_count, uint64_t size_bytes);
+    // On mounts each `attempt` begins with the next place; one that cannot be used is gone around, last to the run's
+    // directory.
+    result<pack_file> create_pack(generation_id id, uint32_t node_index, uint32_t node_count, uint64_t size_bytes,
+                                  uint32_t attempt = 0);
     // For reading; O_DIRECT where possible.
     result<unique_fd> open_pack(generation_id id, uint32_t node_index, uint32_t node_count,
                                 uint64_t* ret_size_bytes) const;
 
+    // Where the pack lies: its path in the run's directory, or where its link leads, checked as open_pack() does it.
+    result<std::string> find_pack(generation_id id, uint32_t node_index, uint32_t node_count) const;
+
     // Makes the names in the generation's directory durable.
     result<void> sync_generation(generation_id id) const;
 
+    // Looks at each of the record's packs from here, where any may lie on a mount: what this node cannot see, others
+    // may not be able to read either.
+    result<void> confirm(const manifest& record) const;
     // Temporary name, fsync, rename, fsync of the directories; then `latest`.  Done already by another leader with the
     // same packs: success; with other packs: mismatch.
     result<void> commit(const manifest& record);
@@ -138,15 +170,19 @@ public:
 
     // Deletes complete generations beyond the newest `keep` (at least 1), and incomplete ones older than the oldest
     // kept; never one that is damaged or newer than `newest`.  Called by the leader only, after a commit.  Returns how
-    // many.  One that cannot be read or deleted stays, does not keep the others from going, and is the failure.
-    result<uint32_t> retire(uint32_t keep, generation_id newest);
+    // many.  One that cannot be read or deleted stays, does not keep the others from going, and is the failure.  What
+    // stays on mounts because it may be another run's, or may still be wanted, is told of in `ret_left`.
+    result<uint32_t> retire(uint32_t keep, generation_id newest, std::vector<std::string>* ret_left = nullptr);
 
     // Appends one line of JSON to history.jsonl with one write, and syncs it.
     result<void> append_history(const std::string& line);
 
 private:
+    result<bool> may_have_links() const;
+
     unique_fd fd_;
     std::string path_;
+    std::vector<std::string> mounts_;
 };
 
 }  // namespace varde::store

@@ -66,8 +66,9 @@ inline pack::image node_image(const std::string& run, store::generation_id id, u
 
 // Writes the packs of the nodes below `written`, and commits where that is all of them.
 inline void make_generation(const std::string& directory, const std::string& name, store::generation_id id,
-                            uint32_t nodes, uint32_t written) {
+                            uint32_t nodes, uint32_t written, const std::vector<std::string>& mounts = {}) {
     auto run = need(store::run_directory::open(directory, name, true));
+    run.spread_over(mounts);
     store::manifest record{.run = name, .id = id, .world = 2 * nodes, .packs = {}, .wall_ns = 1, .library = "0.1.0"};
     for (uint32_t node = 0; node < written; node++) {
         const pack::image image = node_image(name, id, node, nodes);
