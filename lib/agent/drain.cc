@@ -248,9 +248,13 @@ result<uint64_t> drain::sealed_before(drain_job& job) {
 
 result<uint64_t> drain::write_once(drain_job& job, int attempt_number) {
     job.bytes_done = 0;
-    auto file = run_.create_pack(job.id, job.image.who.node_index, job.image.who.node_count, job.image.file_bytes);
+    auto file = run_.create_pack(job.id, job.image.who.node_index, job.image.who.node_count, job.image.file_bytes,
+                                 static_cast<uint32_t>(attempt_number));
     if (!file && file.error().what == code::busy && attempt_number == 0) return sealed_before(job);
     if (!file) return file.error();
+    if (file->detour())
+        log_.warning("step " + std::to_string(job.id.step) + ": " + file->detour()->context + "; writing to '" +
+                     file->path() + "'");
     if (file->direct() && !direct_refused_ && !io::takes_direct_writes(file->fd())) note_direct_refused(file->path());
     if (direct_refused_) {
         if (auto done = file->use_buffered(); !done) return done.error();

@@ -330,41 +330,6 @@ void node::tell_interval() {
     history("interval", {}, {{"interval_s", interval_s}, {"stall_ns", cost.stall_ns}, {"drain_ns", cost.drain_ns}});
 }
 
-void node::commit(const sealed_generation& generation) {
-    start_.committing_step = generation.step;
-    store::manifest record{
-        facts_.name, {generation.step, mine_.incarnation}, facts_.world, generation.packs, wall_ns(), VARDE_VERSION};
-    keeper_.post([this, start = start_number_.load(), run = run_, record = std::move(record), keep = keep()] {
-        auto done = run->commit(record);
-        main_.post([this, start, step = record.id.step, done] {
-            if (start == start_number_) committed(step, done);
-        });
-        if (!done) return;
-        auto retired = run->retire(keep, record.id);
-        if (!retired)
-            log_.error("couldn't delete old generations: " + retired.error().context +
-                       "; trying again after the next one");
-        if (!slurm_.present()) return;
-        auto told = slurm_.comment("varde: step " + std::to_string(record.id.step) + " durable " +
-                                   local_time(record.wall_ns, "%H:%M:%S"));
-        if (!told) log_.warning("couldn't set the job's comment: " + told.error().context);
-    });
-}
-
-void node::committed(uint64_t step, const result<void>& done) {
-    if (!done) {
-        // All packs are sealed, so the generation is complete with or without its manifest.
-        log_.error("couldn't write the manifest of step " + std::to_string(step) + ": " + done.error().context);
-    }
-    log_.info("step " + std::to_string(step) + " is complete on " + std::to_string(facts_.node_count) + " nodes");
-    uint64_t bytes = 0;
-    if (const auto* state = state_of(step)) bytes = state->bytes_total;
-    history("complete", {{"generation", store::generation_name({step, mine_.incarnation})}},
-            {{"step", step}, {"pack_bytes", bytes}});
-    if (step > mine_.complete_step) note_complete(step);
-    beat();
-}
-
 // Failures of any node, once per step, for history.jsonl.
 void node::report_failures(const view& now) {
     for (const auto& other : now.nodes) {

@@ -129,6 +129,7 @@ result<void> fill_in(arguments& given) {
     given.with.chunk_bytes = site->chunk_bytes;
     given.with.pulse_ms = site->pulse_ms;
     given.with.silence_ns = uint64_t{site->silence_s} * 1'000'000'000;
+    given.with.mounts = site->mounts;
     given.with.write_bytes_per_s = site->write_bytes_per_s;
     given.with.node_mtbf_ns = uint64_t{site->node_mtbf_h} * 3600 * 1'000'000'000;
     given.with.keep = site->keep;

@@ -3,8 +3,8 @@
 // Main loop only.  Whatever waits runs on one of three threads and comes back through the inbox: the pulse (roster),
 // the mover (drain and load, one after the other), the keeper (directory, manifest, history, Slurm).  Split by subject:
 // node.cc ranks and messages, start.cc from hello to restored, choosing.cc what the leader of a start does,
-// generations.cc from save to complete, watch.cc deaths and requeues, recover.cc taking over from a dead worker,
-// ending.cc the tick and the end.
+// generations.cc from save to sealed, committing.cc what all have sealed, watch.cc deaths and requeues, recover.cc
+// taking over from a dead worker, ending.cc the tick and the end.
 #pragma once
 
 #include "agent/drain.h"
@@ -39,8 +39,9 @@ struct settings {
     uint64_t pulse_ms = 0;
     uint64_t silence_ns = 0;
     uint64_t node_mtbf_ns = 0;
-    uint64_t write_bytes_per_s = 0;  // 0: no limit
-    uint32_t keep = 0;               // where the job does not say
+    std::vector<std::string> mounts;  // for packs; empty: they lie with their run
+    uint64_t write_bytes_per_s = 0;   // 0: no limit
+    uint32_t keep = 0;                // where the job does not say
     uint32_t max_restarts = 0;
     std::vector<arena_part> parts;  // of the arena, where its NUMA nodes are known
     topo::cpu_set writer_cpus;      // empty: any
@@ -163,7 +164,7 @@ private:
     };
     result<void> read_options();
     static result<opened_run> open_on_keeper(const std::string& directory, const std::string& name,
-                                             const store::slot& mine);
+                                             const std::vector<std::string>& mounts, const store::slot& mine);
     void opened(result<opened_run> made);
     void start_pulse(store::roster roster, uint64_t incarnation);
     void on_seen(std::vector<sighting> seen);
@@ -198,12 +199,16 @@ private:
     void update_progress();
     void lead_generations(const view& now);
     void tell_interval();
-    void commit(const sealed_generation& generation);
-    void committed(uint64_t step, const result<void>& outcome);
     void note_complete(uint64_t step);
     void note_failed(uint64_t step);
     void tell_news();
     void report_failures(const view& now);
+
+    // committing.cc
+    void commit(const sealed_generation& generation);
+    void retire_on_keeper(store::run_directory& run, uint32_t keep, store::generation_id newest);
+    void committed(uint64_t step, const result<void>& outcome);
+    void unconfirmed(uint64_t step, const failure& why);
 
     // watch.cc
     void watch_nodes(const view& now);
@@ -253,6 +258,7 @@ private:
     held_generation held_;                // the newest one that was sealed from memory
     bool direct_refused_ = false;  // the mover's: the file system took O_DIRECT at open and refused it at a write
     std::deque<std::unique_ptr<generation_work>> works_;
+    std::vector<std::string> left_;  // the keeper's: what it last told of that stays on mounts
 
     // Deaths
     link* batch_link_ = nullptr;

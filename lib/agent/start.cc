@@ -77,6 +77,16 @@ void read_steps(std::byte* control, uint32_t ranks, uint64_t& step_min, uint64_t
     }
 }
 
+// Of a generation that the leader has seen whole.
+result<uint32_t> count_packs(const store::run_directory& run, store::generation_id id) {
+    if (const auto record = run.read_manifest(id)) return static_cast<uint32_t>(record->packs.size());
+    const auto all = run.list();
+    if (!all) return all.error();
+    for (const auto& one : *all)
+        if (one.id == id) return one.node_count;
+    return fail(code::io, "'" + run.path() + "/" + store::generation_name(id) + "' cannot be seen on this node");
+}
+
 unique_fd open_log_file(const store::run_directory& run, uint32_t node_index) {
     const std::string directory = run.path() + "/log";
     ::mkdir(directory.c_str(), 0700);
@@ -107,7 +117,7 @@ void node::open_run() {
 
     keeper_.post([this, start = start_number_.load(), mine = mine_, directory = facts_.directory, name = facts_.name] {
         if (start != start_number_) return;  // its ranks have died; looking for other writers takes seconds
-        auto made = open_on_keeper(directory, name, mine);
+        auto made = open_on_keeper(directory, name, with_.mounts, mine);
         // std::function copies, so what can only be moved travels in a box.
         auto* box = new result<opened_run>(std::move(made));
         main_.post([this, start, box] {
@@ -131,9 +141,10 @@ result<void> node::read_options() {
 }
 
 result<node::opened_run> node::open_on_keeper(const std::string& directory, const std::string& name,
-                                              const store::slot& mine) {
+                                              const std::vector<std::string>& mounts, const store::slot& mine) {
     auto run = store::run_directory::open(directory, name, true);
     if (!run) return run.error();
+    run->spread_over(mounts);
     auto roster = run->open_roster(true);
     if (!roster) return roster.error();
     auto incarnation = take_incarnation(*roster, mine);
@@ -269,14 +280,11 @@ void node::follow_choice(const store::slot& leader) {
             mine_.now = store::phase::loading;
             const store::generation_id id{leader.choice_step, leader.choice_incarnation};
             keeper_.post([this, start = start_number_.load(), run = run_, id, attempt = start_.followed_attempt] {
-                uint32_t node_count = 0;
-                if (auto record = run->read_manifest(id)) node_count = static_cast<uint32_t>(record->packs.size());
-                else if (auto all = run->list()) {
-                    for (const auto& one : *all)
-                        if (one.id == id) node_count = one.node_count;
-                }
+                const auto node_count = count_packs(*run, id);
                 main_.post([this, start, id, node_count, attempt] {
-                    if (start == start_number_) start_load(id, node_count, attempt);
+                    if (start != start_number_) return;
+                    if (node_count) start_load(id, *node_count, attempt);
+                    else loaded(attempt, node_count.error());
                 });
             });
         }

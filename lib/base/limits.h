@@ -22,6 +22,8 @@ constexpr uint32_t count_option_max = 1'000'000;  // --ckpt-keep, --ckpt-max-res
 constexpr uint32_t path_bytes_max = 4096;         // PATH_MAX
 constexpr uint32_t launch_bytes_max = 127;        // identity of a start: its field in the slot; longer ones are refused
 
+constexpr uint32_t mounts_max = 64;  // of agent.mounts: a pack that finds no room looks at each
+
 constexpr uint64_t chunk_bytes_min = page_bytes;
 constexpr uint64_t chunk_bytes_default = 4ULL << 20;
 constexpr uint64_t chunk_bytes_max = 64ULL << 20;

@@ -25,10 +25,11 @@ struct config {
     std::string writer_cpus;                      // "0-3,64": CPUs set aside for the system; empty: none are known
     uint64_t huge_page_bytes = 0;                 // pages of the arena: 2 MiB or 1 GiB; 0: the kernel's ordinary ones
     uint64_t chunk_bytes =
-        4ULL << 20;                  // unit of copying and writing; a power of two of limits::chunk_bytes_min and more
-    uint64_t write_bytes_per_s = 0;  // a node writes checkpoints no faster; 0: no limit
-    uint32_t pulse_ms = 1000;        // period of the roster: one slot written, one read
-    uint32_t silence_s = 30;         // a slot that is silent for so long, while training stands, is a dead node
+        4ULL << 20;                   // unit of copying and writing; a power of two of limits::chunk_bytes_min and more
+    uint64_t write_bytes_per_s = 0;   // a node writes checkpoints no faster; 0: no limit
+    uint32_t pulse_ms = 1000;         // period of the roster: one slot written, one read
+    uint32_t silence_s = 30;          // a slot that is silent for so long, while training stands, is a dead node
+    std::vector<std::string> mounts;  // over which the nodes spread their packs; empty: all lie with their run
 
     // failures
     uint32_t node_mtbf_h = 10'000;  // mean time between failures of one node, in hours: for --ckpt-interval=auto

@@ -3,7 +3,10 @@
 
 #include "base/limits.h"
 #include "base/options.h"
+#include "base/paths.h"
 #include "base/units.h"
+
+#include <algorithm>
 
 namespace varde {
 
@@ -113,6 +116,34 @@ constexpr value_rule write_limit{apply_write_limit,
                                  },
                                  [] { return std::string("a size of 1M or more, per second; or off"); }};
 
+// "/flash1 /flash2"
+result<void> apply_mounts(config& target, std::string_view text) {
+    std::vector<std::string> mounts;
+    while (!text.empty()) {
+        const std::string mount(text.substr(0, text.find(' ')));
+        text.remove_prefix(std::min(mount.size() + 1, text.size()));
+        if (mount.empty()) continue;
+        if (!is_plain_path(mount))
+            return fail(code::invalid, "'" + printable(mount) + "' is not the absolute path of a mount");
+        if (std::find(mounts.begin(), mounts.end(), mount) != mounts.end())
+            return fail(code::invalid, "'" + printable(mount) + "' comes twice");
+        mounts.push_back(mount);
+    }
+    if (mounts.size() > limits::mounts_max)
+        return fail(code::invalid, "more than " + std::to_string(limits::mounts_max) + " mounts");
+    target.mounts = std::move(mounts);
+    return {};
+}
+
+constexpr value_rule mounts{apply_mounts,
+                            [](const config& source) {
+                                std::string text;
+                                for (const std::string& mount : source.mounts)
+                                    text += (text.empty() ? "" : " ") + mount;
+                                return text.empty() ? std::string("\"\"") : text;
+                            },
+                            [] { return std::string("PATH PATH, mount points; or \"\""); }};
+
 result<void> apply_bin_dir(config& target, std::string_view text) {
     if (!text.empty() && text.front() != '/') return fail(code::invalid, "it is not an absolute path");
     if (text.size() >= limits::path_bytes_max) return fail(code::invalid, "it is too long");
@@ -199,6 +230,11 @@ constexpr config_key keys[] = {
      "Period of the roster: how often a node writes its slot and reads the leader's."},
     {"agent", "silence_s", "seconds", "30", number<&config::silence_s, 1, 3600>,
      "A node whose slot is silent for so long while training stands still is taken for dead."},
+    {"agent", "mounts", "", "/flash1 /flash2", mounts,
+     "Mounts over which the nodes of a job spread their packs, beside the checkpoint directory: node i writes to the "
+     "i-th, counted round, and a link in the run's directory leads there.  Each is a mount point of a shared file "
+     "system, the same on every node, where users may make directories as in /tmp.  A mount that is away, full or not "
+     "usable is gone around, which the agent's log says.  Empty: each pack lies in its run's directory."},
     {"failures", "node_mtbf_h", "hours", "10000", number<&config::node_mtbf_h, 1, 10'000'000>,
      "Mean time between failures of one node; a job on n nodes fails n times as often."},
     {"defaults", "keep", "checkpoints", "3", number<&config::keep, 1, limits::count_option_max>,

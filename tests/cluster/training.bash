@@ -4,11 +4,16 @@
 
 setup_file() {
     own_cluster
-    local stage=$BATS_FILE_TMPDIR/stage
+    training_cluster ''
+}
+
+# training_cluster KEYS OPTIONS...: KEYS are more of varde.yaml's agent section, OPTIONS those of `cluster up`.
+training_cluster() {
+    local stage=$BATS_FILE_TMPDIR/stage yaml=$BATS_FILE_TMPDIR/varde.yaml
     install_varde "$stage"
-    printf 'agent: {pulse_ms: 250, silence_s: 5, memory: 128M}\nprolog: {ready_ms: 20000}\nepilog: {drain_s: 10}\n' \
-        >"$BATS_FILE_TMPDIR/varde.yaml"
-    "$cluster" up --nodes 4 --varde "$stage" --varde-yaml "$BATS_FILE_TMPDIR/varde.yaml"
+    printf 'agent: {pulse_ms: 250, silence_s: 5, memory: 128M%s}\n' "${1:+, $1}" >"$yaml"
+    printf 'prolog: {ready_ms: 20000}\nepilog: {drain_s: 10}\n' >>"$yaml"
+    "$cluster" up --nodes 4 --varde "$stage" --varde-yaml "$yaml" "${@:2}"
     # The weights that every disturbed run must end with.
     export rows=60000 steps=160
     "$cluster" run srun -N2 --ntasks-per-node=2 /opt/varde/share/varde/examples/train --no-checkpoint \
@@ -22,7 +27,7 @@ teardown_file() { "$cluster" down; }
 
 setup() {
     bats_require_minimum_version 1.5.0
-    flash=$VARDE_CLUSTER_DIR/flash home=$VARDE_CLUSTER_DIR/home/varde
+    flash=${FLASH:-$VARDE_CLUSTER_DIR/flash} home=$VARDE_CLUSTER_DIR/home/varde
     name=t$BATS_TEST_NUMBER run=$flash/$name
 }
 

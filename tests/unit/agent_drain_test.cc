@@ -1,6 +1,7 @@
 // The drain: staged chunks become a pack, byte for byte, or no pack at all.
 #include "agent_support.h"
 #include "forbid.h"
+#include "store_mounts_support.h"
 
 using namespace agent_test;
 
@@ -309,6 +310,39 @@ Test(agent_drain, knows_its_own_pack_that_is_sealed_already) {
     const auto second = b.run_through(again);
     check_sealed(b, again, second);
     cr_assert_eq(second.seal_checksum, first.seal_checksum);
+}
+
+// Nothing is mounted there, so the pack stays with its run.
+Test(agent_drain, goes_around_a_mount_that_is_not_there) {
+    const temporary_directory in;
+    bench b(in.path(), 2, 4);
+    b.run.spread_over({in.path()});
+    drain_job job;
+    b.prepare(job, 1, {1000, 50'000});
+    check_sealed(b, job, b.run_through(job));
+}
+
+Test(agent_drain, knows_its_own_pack_that_is_sealed_on_a_mount) {
+    const store_test::mounted m;
+    bench b(m.at.path() + "/runs", 1, 4);
+    b.run.spread_over(m.mounts);
+    drain_job job;
+    b.prepare(job, 1, {20'000});
+    check_sealed(b, job, b.run_through(job));
+    cr_assert(store_test::is_link(b.pack_path(job)));
+    drain_job again;
+    b.next_chunk[0] = 0;
+    b.prepare(again, 1, {20'000});
+    const auto outcome = b.run_through(again);
+    cr_assert(outcome.sealed, "%s", outcome.why.context.c_str());
+    // The mount is gone: the pack cannot be looked at, is not written twice, and stays what it is.
+    m.take_away(0);
+    drain_job third;
+    b.next_chunk[0] = 0;
+    b.prepare(third, 1, {20'000});
+    cr_assert(!b.run_through(third).sealed);
+    m.bring(0);
+    check_pack(b.pack_path(job), b.data);
 }
 
 Test(agent_drain, is_no_faster_than_its_limit) {

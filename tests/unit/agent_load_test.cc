@@ -1,5 +1,6 @@
 // The load: every registered byte gets what was saved, on any number of ranks, or everybody hears why not.
 #include "agent_load_support.h"
+#include "store_mounts_support.h"
 
 using namespace agent_test;
 
@@ -73,6 +74,26 @@ Test(agent_load, a_missing_or_cut_or_foreign_pack_is_damage) {
     cr_assert_eq(::unlink(path.c_str()), 0);
     refused(node_that_loads(s.run, 1, 2, 1, 2, 4).carry_out(), code::damaged, "is missing");
     need(node_that_loads(s.run, 0, 2, 1, 2, 4).carry_out());
+}
+
+Test(agent_load, reads_from_mounts_and_takes_one_that_is_away_for_no_damage) {
+    const store_test::mounted m;
+    store::run_directory run = m.open();
+    write_generation(run, 4, 2);
+    {
+        node_that_loads node(run, 1, 2, 3, 4, 4);  // on other nodes, from all packs
+        need(node.carry_out());
+        node.check_memory();
+    }
+    m.take_away(1);
+    node_that_loads another(run, 1, 2, 3, 4, 4);
+    store_test::refused(another.carry_out(), code::io, "is not mounted on node");
+    node_that_loads own(run, 0, 4, 2, 4, 4);  // its own pack is on the other mount
+    need(own.carry_out());
+    own.check_memory();
+    std::filesystem::remove(store_test::mounted::true_path(run, {100, 1}, 0, 4));
+    node_that_loads gone(run, 0, 4, 2, 4, 4);
+    store_test::refused(gone.carry_out(), code::damaged, "is missing");
 }
 
 Test(agent_load, a_tensor_that_was_not_saved_is_a_mismatch) {

@@ -31,6 +31,7 @@ Test(config, nothing_means_defaults) {
 Test(config, reads_every_key) {
     const config found = parsed(
         "agent:\n  memory: 64G\n  chunk: 8M\n  write_limit: 2G\n  pulse_ms: 250\n  silence_s: 5\n"
+        "  mounts: /flash1  /flash/2\n"
         "failures:\n  node_mtbf_h: 500\n"
         "defaults:\n  keep: 7\n  max_restarts: 0\n"
         "prolog:\n  ready_ms: 2000\n  probe_s: 3\nepilog:\n  drain_s: 0\ncontroller:\n  free_s: 60\n"
@@ -42,6 +43,7 @@ Test(config, reads_every_key) {
     cr_assert_eq(found.write_bytes_per_s, 2ULL << 30);
     cr_assert_eq(found.pulse_ms, 250);
     cr_assert_eq(found.silence_s, 5);
+    cr_assert(found.mounts == (std::vector<std::string>{"/flash1", "/flash/2"}));
     cr_assert_eq(found.node_mtbf_h, 500);
     cr_assert_eq(found.keep, 7);
     cr_assert_eq(found.max_restarts, 0);
@@ -195,4 +197,22 @@ Test(config, arena_takes_the_jobs_wish_first) {
     cr_assert_eq(arena_bytes(site, {}, {}, 1000), 100);
     site = parsed("agent: {memory: 2M}");
     cr_assert_eq(arena_bytes(site, {}, {}, 1000), 2ULL << 20);
+}
+
+Test(config, a_mount_is_an_absolute_path_that_comes_once) {
+    cr_assert(parsed("agent: {mounts: \"\"}").mounts.empty());
+    const struct {
+        const char* text;
+        const char* reason;
+    } bad[] = {{"/a b", "'b' is not the absolute path"},
+               {"/a/../b", "'/a/../b' is not the absolute path"},
+               {"/a/", "'/a/' is not the absolute path"},
+               {"/", "'/' is not the absolute path"},
+               {"/a /b /a", "'/a' comes twice"}};
+    for (const auto& each : bad) {
+        const auto found = parse_config(std::string("agent:\n  mounts: ") + each.text + "\n", "varde.yaml");
+        cr_assert(!found.has_value(), "%s", each.text);
+        cr_assert(found.error().context.find(each.reason) != std::string::npos, "%s", found.error().context.c_str());
+        cr_assert(found.error().context.find("for example 'mounts: /flash1 /flash2'") != std::string::npos);
+    }
 }
