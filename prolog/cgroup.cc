@@ -24,6 +24,9 @@ constexpr const char* folder_name = "varde";
 // Threads of the agent and of io_uring: some hundred on the largest nodes.
 constexpr const char* tasks_max = "4096";
 
+// Less in a timeout is no progress: a process that the kernel holds may lose some pages, too.
+constexpr uint64_t progress_bytes = 64ULL << 20;
+
 // Pidfds at a time: the usual limit is 1,024 descriptors.
 constexpr size_t batch_max = 256;
 
@@ -82,13 +85,31 @@ size_t kill_members(const std::string& group) {
     return lines.size();
 }
 
-// Kills and tries until the group is gone.  The members of two hierarchies' groups are the same processes.
-result<void> remove_group(const std::string& group, const deadline& until) {
+// 0: the group counts no memory.
+uint64_t charged_bytes(const std::string& group) {
+    for (const char* name : {"/memory.current", "/memory.usage_in_bytes"}) {
+        const auto text = read_text(group + name);
+        const auto bytes =
+            text ? parse_number(std::string_view(*text).substr(0, text->find('\n'))) : result<uint64_t>(0);
+        if (bytes && *bytes != 0) return *bytes;
+    }
+    return 0;
+}
+
+// Kills and tries until the group is gone.  A process that ends gives its memory back first, some GiB a second: as long
+// as that goes on, it is waited for.
+result<void> remove_group(const std::string& group, int timeout_ms) {
+    auto until = deadline::in_ms(static_cast<uint64_t>(timeout_ms));
+    uint64_t mark_bytes = charged_bytes(group);
     for (;;) {
         const size_t members = kill_members(group);
         if (::rmdir(group.c_str()) == 0 || errno == ENOENT) return {};
-        // EBUSY: a member is still dying.
-        if (until.passed()) return os_error(errno, "couldn't remove control group '" + group + "'");
+        const int why = errno;  // EBUSY: a member is still dying
+        if (const uint64_t left_bytes = charged_bytes(group); left_bytes + progress_bytes < mark_bytes) {
+            mark_bytes = left_bytes;
+            until = deadline::in_ms(static_cast<uint64_t>(timeout_ms));
+        }
+        if (until.passed()) return os_error(why, "couldn't remove control group '" + group + "'");
         if (members <= batch_max) ::usleep(5'000);
     }
 }
@@ -141,20 +162,19 @@ result<void> hold_tasks(uint32_t job_id, pid_t pid) {
 
 result<void> remove_cgroup(uint32_t job_id, int timeout_ms) {
     std::vector<std::string> groups;
-    for (const char* controller : {"pids", "memory"}) {
+    for (const char* controller : {"memory", "pids"}) {
         const auto where = hierarchy_here(controller);
         if (!where && where.error().what != code::unavailable) return where.error();
         const std::string group = where ? job_group(*where, job_id) : "";
         // Looked at first: where the hierarchy is mounted read-only, rmdir says so even of what is not there.
         if (where && ::access(group.c_str(), F_OK) == 0) groups.push_back(group);
     }
-    const auto until = deadline::in_ms(static_cast<uint64_t>(timeout_ms));
     for (const std::string& group : groups) {
         discard(write_text(group + "/pids.max", "0"), "not every group has it; then who forks is chased");
         discard(write_text(group + "/cgroup.kill", "1"), "v2 of newer kernels has it");
     }
     for (const std::string& group : groups)
-        if (auto removed = remove_group(group, until); !removed) return removed;
+        if (auto removed = remove_group(group, timeout_ms); !removed) return removed;
     return {};
 }
 
