@@ -15,26 +15,37 @@ namespace {
 // A SIGKILLed process ends at once unless the kernel holds it, for instance in storage that hangs.
 constexpr int kill_ms = 2'000;
 
-// Whoever is left of the session.  A process may fork while we look, so look until none is left.
-result<void> kill_session(const process_name& leader) {
-    const auto until = deadline::in_ms(kill_ms);
-    for (;;) {
-        const auto left = processes_of_session(leader);
+uint64_t used_ticks(const std::vector<process_name>& processes) {
+    uint64_t sum = 0;
+    for (const process_name& each : processes)
+        if (const auto facts = read_process(each.pid)) sum += facts->cpu_ticks;
+    return sum;
+}
+
+}  // namespace
+
+result<void> end_session(const process_name& leader, int timeout_ms) {
+    auto until = deadline::in_ms(static_cast<uint64_t>(timeout_ms));
+    auto left = processes_of_session(leader);
+    uint64_t ticks = used_ticks(left);
+    for (; !left.empty(); left = processes_of_session(leader)) {
         for (const process_name& each : left) {
             const auto process = open_process(each.pid, each.start_ticks);
             if (process) send_signal(process->get(), SIGKILL);
         }
-        if (left.empty()) return {};
         if (until.passed()) {
-            return fail(code::timeout, std::to_string(left.size()) +
-                                           " processes of the agent survived SIGKILL for 2 s, process " +
-                                           std::to_string(left.front().pid) + " for one; storage may hang");
+            const uint64_t now = used_ticks(left);
+            if (now <= ticks)
+                return fail(code::timeout, std::to_string(left.size()) +
+                                               " processes of the agent survived SIGKILL for 2 s, process " +
+                                               std::to_string(left.front().pid) + " for one; storage may hang");
+            ticks = now;
+            until = deadline::in_ms(static_cast<uint64_t>(timeout_ms));
         }
         ::usleep(5'000);
     }
+    return {};
 }
-
-}  // namespace
 
 bool agent_alive(const state& what) { return open_process(what.agent_pid, what.agent_start_ticks).has_value(); }
 
@@ -48,10 +59,12 @@ result<stop_outcome> stop_agent(const state& what, int drain_ms) {
             wait_process(agent->get(), drain_ms))
             outcome = stop_outcome::drained;
     }
-    // Whatever the state says of it: a state that was damaged says nothing.  Before the session, because there nobody
-    // can fork any more.
+    // Before the session, because nobody can fork any more then.
+    kill_cgroup(what.job_id);
+    const auto ended =
+        what.agent_pid > 0 ? end_session({what.agent_pid, what.agent_start_ticks}, kill_ms) : result<void>();
+    // Whatever the state says of it: a state that was damaged says nothing.
     auto removed = remove_cgroup(what.job_id, kill_ms);
-    const auto ended = what.agent_pid > 0 ? kill_session({what.agent_pid, what.agent_start_ticks}) : result<void>();
     if (!removed) return std::move(removed).error();
     if (!ended) return ended.error();
     return outcome;

@@ -15,6 +15,10 @@ enum class stop_outcome : uint8_t { gone, drained, killed };
 result<stop_outcome> stop_agent(const state& what, int drain_ms);
 using stop_function = result<stop_outcome> (*)(const state& what, int drain_ms);  // tests have agents that don't end
 
+// SIGKILL to whoever is left of the session, until nobody is.  Fails where that takes `timeout_ms` in which none of
+// them has used the processor: one that gives much memory back is busy with it, one that the kernel holds is not.
+result<void> end_session(const process_name& leader, int timeout_ms);
+
 // The agent that `what` names is alive.
 bool agent_alive(const state& what);
 

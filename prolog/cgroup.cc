@@ -24,9 +24,6 @@ constexpr const char* folder_name = "varde";
 // Threads of the agent and of io_uring: some hundred on the largest nodes.
 constexpr const char* tasks_max = "4096";
 
-// Less in a timeout is no progress: a process that the kernel holds may lose some pages, too.
-constexpr uint64_t progress_bytes = 64ULL << 20;
-
 // Pidfds at a time: the usual limit is 1,024 descriptors.
 constexpr size_t batch_max = 256;
 
@@ -85,33 +82,27 @@ size_t kill_members(const std::string& group) {
     return lines.size();
 }
 
-// 0: the group counts no memory.
-uint64_t charged_bytes(const std::string& group) {
-    for (const char* name : {"/memory.current", "/memory.usage_in_bytes"}) {
-        const auto text = read_text(group + name);
-        const auto bytes =
-            text ? parse_number(std::string_view(*text).substr(0, text->find('\n'))) : result<uint64_t>(0);
-        if (bytes && *bytes != 0) return *bytes;
-    }
-    return 0;
-}
-
-// Kills and tries until the group is gone.  A process that ends gives its memory back first, some GiB a second: as long
-// as that goes on, it is waited for.
-result<void> remove_group(const std::string& group, int timeout_ms) {
-    auto until = deadline::in_ms(static_cast<uint64_t>(timeout_ms));
-    uint64_t mark_bytes = charged_bytes(group);
+// Kills and tries until the group is gone.  The members of two hierarchies' groups are the same processes.
+result<void> remove_group(const std::string& group, const deadline& until) {
     for (;;) {
         const size_t members = kill_members(group);
         if (::rmdir(group.c_str()) == 0 || errno == ENOENT) return {};
-        const int why = errno;  // EBUSY: a member is still dying
-        if (const uint64_t left_bytes = charged_bytes(group); left_bytes + progress_bytes < mark_bytes) {
-            mark_bytes = left_bytes;
-            until = deadline::in_ms(static_cast<uint64_t>(timeout_ms));
-        }
-        if (until.passed()) return os_error(why, "couldn't remove control group '" + group + "'");
+        // EBUSY: a member is still dying.
+        if (until.passed()) return os_error(errno, "couldn't remove control group '" + group + "'");
         if (members <= batch_max) ::usleep(5'000);
     }
+}
+
+result<std::vector<std::string>> groups_of(uint32_t job_id) {
+    std::vector<std::string> groups;
+    for (const char* controller : {"pids", "memory"}) {
+        const auto where = hierarchy_here(controller);
+        if (!where && where.error().what != code::unavailable) return where.error();
+        const std::string group = where ? job_group(*where, job_id) : "";
+        // Looked at first: where the hierarchy is mounted read-only, rmdir says so even of what is not there.
+        if (where && ::access(group.c_str(), F_OK) == 0) groups.push_back(group);
+    }
+    return groups;
 }
 
 }  // namespace
@@ -160,21 +151,23 @@ result<void> hold_tasks(uint32_t job_id, pid_t pid) {
     return limited ? std::move(entered) : std::move(limited);
 }
 
-result<void> remove_cgroup(uint32_t job_id, int timeout_ms) {
-    std::vector<std::string> groups;
-    for (const char* controller : {"memory", "pids"}) {
-        const auto where = hierarchy_here(controller);
-        if (!where && where.error().what != code::unavailable) return where.error();
-        const std::string group = where ? job_group(*where, job_id) : "";
-        // Looked at first: where the hierarchy is mounted read-only, rmdir says so even of what is not there.
-        if (where && ::access(group.c_str(), F_OK) == 0) groups.push_back(group);
-    }
-    for (const std::string& group : groups) {
+void kill_cgroup(uint32_t job_id) {
+    const auto groups = groups_of(job_id);
+    if (!groups) return;  // remove_cgroup says why
+    for (const std::string& group : *groups) {
         discard(write_text(group + "/pids.max", "0"), "not every group has it; then who forks is chased");
         discard(write_text(group + "/cgroup.kill", "1"), "v2 of newer kernels has it");
+        kill_members(group);
     }
-    for (const std::string& group : groups)
-        if (auto removed = remove_group(group, timeout_ms); !removed) return removed;
+}
+
+result<void> remove_cgroup(uint32_t job_id, int timeout_ms) {
+    kill_cgroup(job_id);
+    const auto groups = groups_of(job_id);
+    if (!groups) return groups.error();
+    const auto until = deadline::in_ms(static_cast<uint64_t>(timeout_ms));
+    for (const std::string& group : *groups)
+        if (auto removed = remove_group(group, until); !removed) return removed;
     return {};
 }
 

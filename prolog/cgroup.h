@@ -35,8 +35,10 @@ result<void> enter_cgroup(uint32_t job_id, pid_t pid);
 // Moves a process into the group for tasks, which is made.  After that, no process that it starts can leave it.
 result<void> hold_tasks(uint32_t job_id, pid_t pid);
 
-// Forbids forks, SIGKILLs all that is in the job's groups until they are empty, then removes them.  Fails where that
-// takes `timeout_ms` in which no memory worth mentioning has become free.  No group is no failure.
+// Forbids forks in the job's groups and SIGKILLs those who are in them.
+void kill_cgroup(uint32_t job_id);
+
+// The same until they are empty, then removes them; `timeout_ms` bounds the whole.  No group is no failure.
 result<void> remove_cgroup(uint32_t job_id, int timeout_ms);
 
 }  // namespace varde::node

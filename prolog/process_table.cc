@@ -22,6 +22,8 @@ namespace {
 constexpr size_t field_state = 0;
 constexpr size_t field_parent = 1;
 constexpr size_t field_session = 3;
+constexpr size_t field_user = 11;
+constexpr size_t field_kernel = 12;
 constexpr size_t field_start = 19;
 
 }  // namespace
@@ -40,9 +42,12 @@ result<process_facts> parse_stat(std::string_view text) {
     const auto parent = parse_number(fields[field_parent], INT32_MAX);
     const auto session = parse_number(fields[field_session], INT32_MAX);
     const auto start = parse_number(fields[field_start]);
-    if (!parent || !session || !start) return fail(code::damaged, "a fact of a process is no number");
+    const auto user = parse_number(fields[field_user], UINT64_MAX / 2);
+    const auto kernel = parse_number(fields[field_kernel], UINT64_MAX / 2);
+    if (!parent || !session || !start || !user || !kernel)
+        return fail(code::damaged, "a fact of a process is no number");
     const bool zombie = fields[field_state] == "Z" || fields[field_state] == "X";
-    return process_facts{static_cast<pid_t>(*parent), static_cast<pid_t>(*session), *start, zombie};
+    return process_facts{static_cast<pid_t>(*parent), static_cast<pid_t>(*session), *start, *user + *kernel, zombie};
 }
 
 result<process_facts> read_process(pid_t pid) {

@@ -16,6 +16,7 @@ struct process_facts {
     pid_t parent = 0;
     pid_t session = 0;
     uint64_t start_ticks = 0;
+    uint64_t cpu_ticks = 0;
     bool zombie = false;
 };
 
