@@ -27,8 +27,7 @@ result<void> end_job(const std::string& run_directory, uint32_t job_id, int drai
     // After the drain, which needs them.  Left over, they go with the next job that has any: this one counts no more.
     const auto released = release_routes(run_directory, job_id);
     if (!released) log_line(LOG_WARNING, released.error().context);
-    // A record that is damaged stays so; anything else may be better the next time.
-    if (auto arena = tear_down_arena(*directory); !arena && arena.error().what != code::damaged) return arena;
+    if (auto arena = tear_down_arena(*directory); !arena) return arena;
     return directory->remove();
 }
 

@@ -24,11 +24,11 @@ uint64_t used_ticks(const std::vector<process_name>& processes) {
 
 }  // namespace
 
-result<void> end_session(const process_name& leader, int timeout_ms) {
+result<void> end_session(const process_name& leader, uid_t owner, int timeout_ms) {
     auto until = deadline::in_ms(static_cast<uint64_t>(timeout_ms));
-    auto left = processes_of_session(leader);
+    auto left = processes_of_session(leader, owner);
     uint64_t ticks = used_ticks(left);
-    for (; !left.empty(); left = processes_of_session(leader)) {
+    for (; !left.empty(); left = processes_of_session(leader, owner)) {
         for (const process_name& each : left) {
             const auto process = open_process(each.pid, each.start_ticks);
             if (process) send_signal(process->get(), SIGKILL);
@@ -62,7 +62,7 @@ result<stop_outcome> stop_agent(const state& what, int drain_ms) {
     // Before the session, because nobody can fork any more then.
     kill_cgroup(what.job_id);
     const auto ended =
-        what.agent_pid > 0 ? end_session({what.agent_pid, what.agent_start_ticks}, kill_ms) : result<void>();
+        what.agent_pid > 0 ? end_session({what.agent_pid, what.agent_start_ticks}, what.uid, kill_ms) : result<void>();
     // Whatever the state says of it: a state that was damaged says nothing.
     auto removed = remove_cgroup(what.job_id, kill_ms);
     if (!removed) return std::move(removed).error();

@@ -17,7 +17,7 @@ using stop_function = result<stop_outcome> (*)(const state& what, int drain_ms);
 
 // SIGKILL to whoever is left of the session, until nobody is.  Fails where that takes `timeout_ms` in which none of
 // them has used the processor: one that gives much memory back is busy with it, one that the kernel holds is not.
-result<void> end_session(const process_name& leader, int timeout_ms);
+result<void> end_session(const process_name& leader, uid_t owner, int timeout_ms);
 
 // The agent that `what` names is alive.
 bool agent_alive(const state& what);

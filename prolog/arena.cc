@@ -45,6 +45,10 @@ result<void> set_up_arena(const job_directory& directory, const request& job, co
     if (!node) return node.error();
     made.arena_bytes = arena_bytes(site, job.wish.memory_bytes, job.wish.memory_percent, node->total_bytes);
     const uint64_t page_bytes = choose_page_bytes(site, made.arena_bytes);
+    // Before anything is taken: pages that are free in the kernel's pool are not among what it calls available.
+    node_memory with_pool = *node;
+    if (page_bytes != limits::page_bytes) with_pool.available_bytes += free_huge_bytes(page_bytes);
+    if (auto fits = check_arena_fits(made.arena_bytes, with_pool); !fits) return fits;
     const auto plan = plan_job(site, made.arena_bytes, page_bytes, own_variable);
     const auto written = write_plan(directory, plan);
     if (!written) log_line(LOG_WARNING, "no plan for the arena: " + written.error().context);
@@ -55,13 +59,18 @@ result<void> set_up_arena(const job_directory& directory, const request& job, co
         else log_line(LOG_WARNING, taken.error().context);
     }
     if (made.huge_page_bytes != 0) return {};
-    return check_arena_fits(made.arena_bytes, *node);
+    const auto now = read_node_memory();
+    if (!now) return now.error();
+    return check_arena_fits(made.arena_bytes, *now);
 }
 
 result<void> tear_down_arena(const job_directory& directory) {
     auto given = give_back_huge_pages(directory);
-    if (!given) log_line(LOG_WARNING, "huge pages of the job are left: " + given.error().context);
-    return given;
+    if (given) return given;
+    log_line(LOG_WARNING, "huge pages of the job are left: " + given.error().context);
+    // A record that is damaged, or none of ours, stays so.
+    const code what = given.error().what;
+    return what == code::damaged || what == code::invalid ? result<void>() : given;
 }
 
 }  // namespace varde::node

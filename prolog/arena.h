@@ -13,7 +13,8 @@ namespace varde::node {
 // a wish: where it cannot be had, the journal says why.
 result<void> set_up_arena(const job_directory& directory, const request& job, const config& site, state& made);
 
-// To be called when the job's agent has ended.  A failure is in the journal too.
+// To be called when the job's agent has ended.  A failure is in the journal too, and worth another try: until then the
+// job's directory, which has the record, must stay.
 result<void> tear_down_arena(const job_directory& directory);
 
 }  // namespace varde::node

@@ -13,17 +13,22 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <dirent.h>
 #include <fcntl.h>
+#include <map>
+#include <memory>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace varde::node {
 
 namespace {
 
-constexpr uint64_t step_bytes = 512ULL << 20;
+constexpr uint64_t step_bytes = 64ULL << 20;  // the deadline is looked at in between
 constexpr uint64_t pages_max = 1ULL << 40;
 constexpr size_t record_bytes_max = 64 << 10;
 constexpr int lock_ms = 500;
+using claims_by_node = std::map<uint32_t, uint64_t>;
 constexpr const char* lock_name = "huge_pages.lock";  // in the run directory
 
 class pool {
@@ -41,10 +46,17 @@ public:
         return *all - std::min(*surplus, *all);
     }
     result<void> set(uint64_t pages) const {
-        return write_text(folder_ + "/nr_hugepages", std::to_string(pages) + "\n");
+        auto done = write(pages);
+        const auto now = done ? own_pages() : result<uint64_t>(pages);
+        // Linux before 6.7 adds the surplus of other NUMA nodes to what one of them is asked for.
+        if (now && *now > pages && *now - pages <= pages) return write(pages - (*now - pages));
+        return done;
     }
 
 private:
+    result<void> write(uint64_t pages) const {
+        return write_text(folder_ + "/nr_hugepages", std::to_string(pages) + "\n");
+    }
     result<uint64_t> number(const char* name) const {
         const auto text = read_text(folder_ + "/" + name);
         if (!text) return text.error();
@@ -53,10 +65,9 @@ private:
     std::string folder_;
 };
 
-// Pages of the size that are mapped but not touched yet are still counted as free, and are somebody's.
-uint64_t promised_pages(const std::string& root, uint64_t page_bytes) {
-    const auto text = read_text(root + "/sys/kernel/mm/hugepages/hugepages-" + std::to_string(page_bytes / 1024) +
-                                "kB/resv_hugepages");
+uint64_t pages_of_all(const char* what, const std::string& root, uint64_t page_bytes) {
+    const auto text =
+        read_text(root + "/sys/kernel/mm/hugepages/hugepages-" + std::to_string(page_bytes / 1024) + "kB/" + what);
     if (!text) return 0;
     const auto pages = parse_number(std::string_view(*text).substr(0, text->find('\n')), pages_max);
     return pages ? *pages : 0;
@@ -69,19 +80,23 @@ result<unique_fd> lock_pools(const job_directory& job) {
     return lock_own_file(folder.get(), lock_name, lock_ms, job.path() + "/../" + lock_name);
 }
 
-// What each pool lacks.
-result<taken_pages> plan_growth(uint64_t page_bytes, std::span<const page_share> shares, const std::string& root) {
+// What each pool lacks.  `claims`: pages of other jobs, by NUMA node.
+result<taken_pages> plan_growth(uint64_t page_bytes, std::span<const page_share> shares, const claims_by_node& claims,
+                                const std::string& root) {
     taken_pages plan{page_bytes, false, boot_id(), {}};
-    uint64_t promised = promised_pages(root, page_bytes);
+    // Mapped but not touched yet: they are still counted as free, and are somebody's.
+    uint64_t promised = pages_of_all("resv_hugepages", root, page_bytes);
     for (const page_share& share : shares) {
         const pool one(root, share.numa_node, page_bytes);
         const auto free = one.free_pages();
         const auto before = one.own_pages();
         if (!free || !before) return free ? before.error() : free.error();
-        const uint64_t spare = *free - std::min(promised, *free);
+        const auto found = claims.find(share.numa_node);
+        const uint64_t claimed = found == claims.end() ? 0 : found->second;
+        const uint64_t spare = std::min(*free - std::min(promised, *free), *before - std::min(claimed, *before));
         promised -= std::min(promised, *free);
         const uint64_t needed = share.size_bytes / page_bytes + (share.size_bytes % page_bytes != 0 ? 1 : 0);
-        if (needed > spare) plan.pools.push_back({share.numa_node, *before, *before + needed - spare});
+        plan.pools.push_back({share.numa_node, *before, *before + std::max(needed, spare) - spare, needed});
     }
     return plan;
 }
@@ -129,13 +144,61 @@ result<void> forget(const job_directory& job) {
     return os_error(errno, "couldn't remove '" + job.path() + "/" + huge_pages_name + "'");
 }
 
+result<taken_pages> read_record(int directory, const std::string& shown) {
+    const auto text = read_trusted_file(directory, huge_pages_name, shown + "/" + huge_pages_name, record_bytes_max);
+    if (!text) return text.error();
+    return decode_taken(*text);
+}
+
+// Adds what the job in `directory` has claimed.  What is under way there was begun by a program that was killed, because
+// we have the lock.
+result<void> add_claims(int directory, const std::string& shown, uint64_t page_bytes, const std::string& root,
+                        claims_by_node& to) {
+    const auto record = read_record(directory, shown);
+    if (!record || record->boot != boot_id()) return {};  // none, or none that is of use
+    if (!record->settled) {
+        if (auto done = shrink(*record, root); !done) return done;
+        if (::unlinkat(directory, huge_pages_name, 0) != 0)
+            return os_error(errno, "couldn't remove '" + shown + "/" + huge_pages_name + "'");
+        return {};
+    }
+    if (record->page_bytes != page_bytes) return {};
+    for (const grown_pool& each : record->pools) to[each.numa_node] += each.claimed;
+    return {};
+}
+
+result<claims_by_node> claims_of_others(const job_directory& job, uint64_t page_bytes, const std::string& root) {
+    const std::string run = job.path() + "/..";
+    unique_fd folder(::openat(job.fd(), "..", own_directory_flags));
+    struct stat own {};
+    if (!folder || ::fstat(job.fd(), &own) != 0) return os_error(errno, "couldn't open '" + run + "'");
+    const unique_fd parent(::fcntl(folder.get(), F_DUPFD_CLOEXEC, 3));
+    const std::unique_ptr<DIR, int (*)(DIR*)> listing(::fdopendir(folder.get()), ::closedir);
+    if (!parent || !listing) return os_error(errno, "couldn't list '" + run + "'");
+    folder.release();
+    claims_by_node claims;
+    while (const dirent* entry = ::readdir(listing.get())) {
+        if (!parse_number(entry->d_name, UINT32_MAX)) continue;
+        const unique_fd other(::openat(parent.get(), entry->d_name, own_directory_flags));
+        struct stat about {};
+        if (!other || ::fstat(other.get(), &about) != 0 || about.st_ino == own.st_ino) continue;
+        auto added = add_claims(other.get(), run + "/" + entry->d_name, page_bytes, root, claims);
+        if (!added) return std::move(added).error();
+    }
+    return claims;
+}
+
 }  // namespace
+
+uint64_t free_huge_bytes(uint64_t page_bytes, const std::string& root) {
+    return page_bytes * pages_of_all("free_hugepages", root, page_bytes);
+}
 
 std::string encode_taken(const taken_pages& from) {
     std::string text = "page_bytes " + std::to_string(from.page_bytes) + "\nboot " + from.boot + "\n";
     for (const grown_pool& each : from.pools)
         text += "node " + std::to_string(each.numa_node) + " " + std::to_string(each.before) + " " +
-                std::to_string(each.after) + "\n";
+                std::to_string(each.after) + " " + std::to_string(each.claimed) + "\n";
     return text + (from.settled ? "settled\n" : "under way\n");
 }
 
@@ -154,12 +217,13 @@ result<taken_pages> decode_taken(std::string_view text) {
         } else if (line == 1) {
             if (words.size() != 2 || words[0] != "boot") return bad;
             found.boot = words[1];
-        } else if (words.size() == 4 && words[0] == "node") {
+        } else if (words.size() == 5 && words[0] == "node") {
             const auto node = number(1, limits::numa_nodes_max - 1);
             const auto before = number(2, pages_max);
             const auto after = number(3, pages_max);
-            if (!node || !before || !after || *after < *before) return bad;
-            found.pools.push_back({static_cast<uint32_t>(*node), *before, *after});
+            const auto claimed = number(4, pages_max);
+            if (!node || !before || !after || *after < *before || !claimed) return bad;
+            found.pools.push_back({static_cast<uint32_t>(*node), *before, *after, *claimed});
         } else {
             found.settled = words.size() == 1 && words[0] == "settled";
             ended = found.settled || (words.size() == 2 && words[0] == "under" && words[1] == "way");
@@ -175,15 +239,18 @@ result<void> take_huge_pages(const job_directory& job, uint64_t page_bytes, std:
     const auto until = deadline::in_ms(static_cast<uint64_t>(timeout_ms));
     const auto lock = lock_pools(job);
     if (!lock) return lock.error();
-    auto plan = plan_growth(page_bytes, shares, root);
+    const auto claims = claims_of_others(job, page_bytes, root);
+    if (!claims) return claims.error();
+    auto plan = plan_growth(page_bytes, shares, *claims, root);
     if (!plan) return plan.error();
-    if (plan->pools.empty()) return {};
     if (auto written = job.write_file(huge_pages_name, encode_taken(*plan)); !written) return written;
     result<void> grown;
     for (size_t i = 0; i < plan->pools.size() && grown; i++) grown = grow(*plan, plan->pools[i], until, root);
     if (grown) {
         plan->settled = true;
-        return job.write_file(huge_pages_name, encode_taken(*plan));
+        grown = job.write_file(huge_pages_name, encode_taken(*plan));
+        if (grown) return {};
+        plan->settled = false;  // as the file has it
     }
     if (const auto undone = shrink(*plan, root); !undone) return undone;
     discard(forget(job), "what is left of the record says that there is nothing to take away");
@@ -191,15 +258,13 @@ result<void> take_huge_pages(const job_directory& job, uint64_t page_bytes, std:
 }
 
 result<void> give_back_huge_pages(const job_directory& job, const std::string& root) {
-    const auto text =
-        read_trusted_file(job.fd(), huge_pages_name, job.path() + "/" + huge_pages_name, record_bytes_max);
-    if (!text) return text.error().what == code::not_found ? result<void>() : text.error();
-    auto taken = decode_taken(*text);
-    if (!taken) return taken.error();
-    // The kernel that had them is gone.  What this one has, the administrator has reserved.
-    if (taken->boot != boot_id()) return forget(job);
+    if (::faccessat(job.fd(), huge_pages_name, F_OK, 0) != 0 && errno == ENOENT) return {};
     const auto lock = lock_pools(job);
     if (!lock) return lock.error();
+    auto taken = read_record(job.fd(), job.path());
+    if (!taken) return taken.error().what == code::not_found ? result<void>() : taken.error();
+    // The kernel that had them is gone.  What this one has, the administrator has reserved.
+    if (taken->boot != boot_id()) return forget(job);
     if (taken->settled) {
         // From here on it is known what is to remain, so that doing it twice takes nothing away twice.
         taken_pages undoing = *taken;
@@ -208,7 +273,7 @@ result<void> give_back_huge_pages(const job_directory& job, const std::string& r
             const auto now = pool(root, each.numa_node, taken->page_bytes).own_pages();
             if (!now) return now.error();
             const uint64_t added = each.after - each.before;
-            each = {each.numa_node, *now - std::min(added, *now), *now};
+            each = {each.numa_node, *now - std::min(added, *now), *now, each.claimed};
         }
         if (auto written = job.write_file(huge_pages_name, encode_taken(undoing)); !written) return written;
         *taken = std::move(undoing);

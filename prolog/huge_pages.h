@@ -27,19 +27,25 @@ struct page_share {
 // Has the pools hold what the shares need, or leaves them as they were: no_memory says how much the kernel had.  The
 // kernel looks for free memory while we wait; it is asked in small steps, at most until `timeout_ms` have passed.
 // `root` is in front of /sys, for tests.
+// Pages that other jobs of ours have claimed count as theirs from then on, mapped or not; and whoever has the lock first
+// finishes what a program that was killed had begun.
 result<void> take_huge_pages(const job_directory& job, uint64_t page_bytes, std::span<const page_share> shares,
                              int timeout_ms, const std::string& root = {});
+
+// Bytes in free huge pages of this size, on all NUMA nodes.
+uint64_t free_huge_bytes(uint64_t page_bytes, const std::string& root = {});
 
 // To be called when nothing of the job maps them any more.  Nothing was taken: nothing is done.
 result<void> give_back_huge_pages(const job_directory& job, const std::string& root = {});
 
 // ---- The record
 
-// One pool: grown from `before` pages to `after`.
+// One pool: grown from `before` pages to `after`, so that it holds the `claimed` ones of this job.
 struct grown_pool {
     uint32_t numa_node = 0;
     uint64_t before = 0;
     uint64_t after = 0;
+    uint64_t claimed = 0;
 
     bool operator==(const grown_pool&) const = default;
 };

@@ -83,7 +83,23 @@ bool wait_process(int process, int timeout_ms) noexcept {
     }
 }
 
-std::vector<process_name> processes_of_session(const process_name& leader) {
+namespace {
+
+// As /proc/PID/status has it: /proc/PID itself is root's where a process keeps others from looking at it.
+bool belongs_to(pid_t pid, uid_t owner) {
+    const auto text = read_text("/proc/" + std::to_string(pid) + "/status");
+    if (!text) return false;
+    const std::string_view all = *text;
+    const size_t at = all.find("\nUid:\t");
+    if (at == std::string_view::npos) return false;
+    const std::string_view rest = all.substr(at + 6);
+    const auto uid = parse_number(rest.substr(0, rest.find('\t')), UINT32_MAX);
+    return uid && *uid == owner;
+}
+
+}  // namespace
+
+std::vector<process_name> processes_of_session(const process_name& leader, uid_t owner) {
     std::vector<process_name> found;
     const auto now = read_process(leader.pid);
     if (now && now->start_ticks != leader.start_ticks) return found;
@@ -93,7 +109,8 @@ std::vector<process_name> processes_of_session(const process_name& leader) {
         const auto pid = parse_number(entry->d_name, INT32_MAX);
         if (!pid) continue;
         const auto facts = read_process(static_cast<pid_t>(*pid));
-        if (facts && facts->session == leader.pid && !facts->zombie)
+        if (facts && facts->session == leader.pid && !facts->zombie &&
+            (now || belongs_to(static_cast<pid_t>(*pid), owner)))
             found.push_back({static_cast<pid_t>(*pid), facts->start_ticks});
     }
     return found;

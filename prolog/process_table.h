@@ -47,8 +47,8 @@ struct process_name {
     bool operator==(const process_name&) const = default;
 };
 
-// Processes of the session that this process leads or has led.  The kernel gives the number to nobody else while one
-// of them lives; if somebody else has it, they are all gone.
-std::vector<process_name> processes_of_session(const process_name& leader);
+// Processes of the session that this process leads or has led.  If somebody else has its number, they are all gone; if
+// nobody has it, the session may be a later one of that number, and only processes of `owner` are in the answer.
+std::vector<process_name> processes_of_session(const process_name& leader, uid_t owner);
 
 }  // namespace varde::node

@@ -87,7 +87,8 @@ result<void> clean(const job_directory& directory, const state& before, state& m
         remove_socket(directory);
         return fail(stopped.error().what, "the agent of an earlier start is left: " + stopped.error().context);
     }
-    discard(tear_down_arena(directory), "the journal has it");
+    // Its record must stay while its pages are there.
+    if (auto arena = tear_down_arena(directory); !arena) return arena;
     const auto cleared = directory.clear();
     if (!cleared) log_line(LOG_WARNING, cleared.error().context);
     return {};

@@ -70,6 +70,8 @@ bool read_output(int fd, const program& what, const deadline& until, std::string
     }
 }
 
+}  // namespace
+
 // A program may close its output and go on: its end is waited for too, on a pidfd because that has a deadline.  Where
 // there is none (no descriptor left, a seccomp filter) poll() has nothing to look at and is a short sleep.  Returns the
 // status, as waitpid().
@@ -86,8 +88,6 @@ result<int> wait_end(pid_t pid, const deadline& until) {
         discard(::poll(&waited, 1, process ? until.left_ms() : until.left_ms(look_ms)), "waitpid() is what decides");
     }
 }
-
-}  // namespace
 
 result<program_outcome> run_program(const program& what) {
     int ends[2];

@@ -73,6 +73,19 @@ uint64_t lock_limit() {
     return limit.rlim_max;
 }
 
+// Nobody but root can put something else there: what stands beside a process that only says that it is a daemon is not
+// to be run by root.
+bool is_roots(const host& machine, const std::string& path) {
+    for (size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
+        struct stat about {};
+        if (::stat((machine.root + path.substr(0, end)).c_str(), &about) != 0) return false;
+        // A folder that stands for a host, in tests, is its maker's.
+        const uid_t root = machine.root.empty() ? 0 : ::geteuid();
+        if (about.st_uid != root || (about.st_mode & (S_IWGRP | S_IWOTH)) != 0) return false;
+        if (end == std::string::npos) return true;
+    }
+}
+
 // Where the daemon that runs here has its scontrol; /opt/slurm/sbin/slurmd has it in /opt/slurm/bin.
 std::string bin_beside(const host& machine, std::string_view daemon) {
     const uint32_t pid = process_named(machine, daemon);
@@ -84,7 +97,7 @@ std::string bin_beside(const host& machine, std::string_view daemon) {
     const std::string path(target.data(), static_cast<size_t>(length));
     const size_t folder = path.rfind("/sbin/");
     const std::string bin = folder == std::string::npos ? "" : path.substr(0, folder) + "/bin";
-    return !bin.empty() && exists_at(machine, bin + "/scontrol") ? bin : "";
+    return !bin.empty() && is_roots(machine, bin + "/scontrol") ? bin : "";
 }
 
 std::string find_slurm_bin(const host& machine) {

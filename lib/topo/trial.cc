@@ -1,7 +1,9 @@
 // The child that may die.
 #include "topo/trial.h"
 
+#include "base/clock.h"
 #include "base/handle.h"
+#include "base/process.h"
 #include "topo/text_file.h"
 
 #include <cerrno>
@@ -15,6 +17,7 @@ namespace varde::topo {
 
 namespace {
 
+constexpr uint64_t slack_ms = 200;
 constexpr rlim_t memory_bytes = 1ULL << 30;
 constexpr size_t answer_bytes_max = 64U << 20;
 
@@ -35,6 +38,9 @@ constexpr char bad = '-';
 [[noreturn]] void answer(const std::function<result<std::string>()>& make, input what, unsigned time_s, int out,
                          int words_out) {
     ::dup2(words_out, STDERR_FILENO);
+    sigset_t none;
+    sigemptyset(&none);
+    discard(::sigprocmask(SIG_SETMASK, &none, nullptr), "then only the parent's clock ends it");
     for (const int each : {SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL, SIGALRM}) std::signal(each, SIG_DFL);
     const rlimit no_core{0, 0};
     discard(::setrlimit(RLIMIT_CORE, &no_core), "a core file would only be in the way");
@@ -49,6 +55,17 @@ constexpr char bad = '-';
     ::_exit(whole ? 0 : 1);
 }
 
+// A driver that hangs holds even a process that was killed; it is left behind then.
+result<int> wait_bounded(pid_t child, unsigned time_s) {
+    auto status = wait_end(child, deadline::in_ms(uint64_t{time_s} * 1000 + slack_ms));
+    if (status) return status;
+    ::kill(child, SIGKILL);
+    status = wait_end(child, deadline::in_ms(slack_ms));
+    if (status) return status;
+    return fail(code::timeout, "hwloc has not answered within " + std::to_string(time_s) +
+                                   " s; a device or a driver of this machine hangs");
+}
+
 }  // namespace
 
 result<std::string> in_child(const std::function<result<std::string>()>& make, input what, unsigned time_s) {
@@ -59,11 +76,11 @@ result<std::string> in_child(const std::function<result<std::string>()>& make, i
     const pid_t child = ::fork();
     if (child < 0) return os_error(errno, "couldn't start a child that asks hwloc");
     if (child == 0) answer(make, what, time_s, out.get(), words_out.get());
-    int status = -1;
-    while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {}
+    const auto status = wait_bounded(child, time_s);
+    if (!status) return status.error();
     const auto answered = read_all(out.get(), answer_bytes_max, "couldn't read what hwloc finds");
     const auto words_read = read_all(words_out.get(), answer_bytes_max, "couldn't read what hwloc says");
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0 || !answered || answered->empty())
+    if (!WIFEXITED(*status) || WEXITSTATUS(*status) != 0 || !answered || answered->empty())
         return fail(code::damaged, "hwloc ended the process that asked it");
     if (what == input::of_anybody && (!words_read || !words_read->empty()))
         return fail(code::damaged, "hwloc finds it inconsistent");

@@ -107,7 +107,7 @@ Test(hostile, a_process_that_still_gives_memory_back_is_waited_for) {
     }
     char byte = 0;
     cr_assert_eq(::read(filled[0], &byte, 1), 1);
-    const auto ended = end_session({child, read_process(child)->start_ticks}, 100);
+    const auto ended = end_session({child, read_process(child)->start_ticks}, ::geteuid(), 100);
     cr_assert(ended.has_value(), "%s", ended ? "" : ended.error().context.c_str());
     cr_assert_eq(::waitpid(child, nullptr, 0), child);
 }

@@ -114,7 +114,7 @@ Test(huge_pages, whoever_is_killed_in_between_leaves_nothing_behind) {
     for (uint64_t pages = 20; pages <= 30; pages++) {
         make_pool(0, pages, 0);
         const auto job = directory_of(job_id);
-        const taken_pages record{page, false, boot_id(), {{0, 20, 30}}};
+        const taken_pages record{page, false, boot_id(), {{0, 20, 30, 10}}};
         write_text(record_of(job_id), encode_taken(record), 0644);
         give_back(job);
         cr_assert_eq(pages_of(0), 20, "from %lu", pages);
@@ -125,7 +125,7 @@ Test(huge_pages, whoever_is_killed_in_between_leaves_nothing_behind) {
     take(job, {{0, 10 * page}});
     std::filesystem::copy(record_of(job_id), folder + "/record");
     give_back(job);
-    const taken_pages undoing{page, false, boot_id(), {{0, 20, 30}}};  // what it writes before it does
+    const taken_pages undoing{page, false, boot_id(), {{0, 20, 30, 10}}};  // what it writes before it does
     write_text(record_of(job_id), encode_taken(undoing), 0644);
     give_back(job);
     cr_assert_eq(pages_of(0), 20);
@@ -197,7 +197,7 @@ Test(huge_pages, those_of_an_earlier_start_of_the_system_are_gone_with_it) {
 
 Test(huge_pages, a_record_is_accepted_whole_and_in_no_other_form) {
     for (const bool settled : {false, true}) {
-        const taken_pages record{page, settled, "1-2", {{0, 1, 2}, {1023, 5, 5}}};
+        const taken_pages record{page, settled, "1-2", {{0, 1, 2, 7}, {1023, 5, 5, 0}}};
         const std::string text = encode_taken(record);
         const auto again = decode_taken(text);
         cr_assert(again.has_value() && *again == record);
@@ -206,11 +206,11 @@ Test(huge_pages, a_record_is_accepted_whole_and_in_no_other_form) {
     }
     for (const char* bad :
          {"", "\n", "page_bytes 1\nboot 1-2\nsettled\n", "page_bytes 2097152\nsettled\n",
-          "page_bytes 2097152\nnode 0 1 2\nsettled\n", "page_bytes 2097152\nboot 1-2\nnode 0 2 1\nsettled\n",
-          "node 0 1 2\nsettled\n", "page_bytes 2097152\nboot 1-2\nnode 1024 1 2\nsettled\n",
-          "page_bytes 2097152\nboot 1-2\nsettled\nnode 0 1 2\n",
-          "page_bytes 2097152\nboot 1-2\nnode 0 1 99999999999999999999\nsettled\n",
-          "page_bytes 2097152\nboot 1-2\nnode 0 -1 2\nsettled\n"})
+          "page_bytes 2097152\nnode 0 1 2 1\nsettled\n", "page_bytes 2097152\nboot 1-2\nnode 0 2 1 1\nsettled\n",
+          "node 0 1 2 1\nsettled\n", "page_bytes 2097152\nboot 1-2\nnode 1024 1 2 1\nsettled\n",
+          "page_bytes 2097152\nboot 1-2\nsettled\nnode 0 1 2 1\n",
+          "page_bytes 2097152\nboot 1-2\nnode 0 1 99999999999999999999 1\nsettled\n",
+          "page_bytes 2097152\nboot 1-2\nnode 0 -1 2 1\nsettled\n"})
         cr_assert(!decode_taken(bad), "'%s'", bad);
 }
 
@@ -226,4 +226,37 @@ Test(huge_pages, the_real_kernel_gives_and_takes_them) {
     cr_assert_eq(std::stoull(read_text(real + "nr_hugepages")), before + 4);
     cr_assert(give_back_huge_pages(job).has_value());
     cr_assert_eq(std::stoull(read_text(real + "nr_hugepages")), before);
+}
+
+// Pages that one job has claimed, and its agent has not mapped yet, are free to look at.
+Test(huge_pages, two_jobs_do_not_count_on_the_same_pages) {
+    cr_assert_eq(::geteuid(), 0, "this test needs root");
+    make_pool(0, 100, 100);
+    const auto one = directory_of(job_id), other = directory_of(job_id + 1);
+    take(one, {{0, 80 * page}});
+    cr_assert_eq(pages_of(0), 100);
+    take(other, {{0, 70 * page}});
+    cr_assert_eq(pages_of(0), 150);
+    give_back(one);
+    cr_assert_eq(pages_of(0), 150);
+    give_back(other);
+    cr_assert_eq(pages_of(0), 100);
+}
+
+// What a killed program has begun is finished before anybody else counts.
+Test(huge_pages, what_was_begun_elsewhere_is_finished_first) {
+    cr_assert_eq(::geteuid(), 0, "this test needs root");
+    for (uint64_t grown : {uint64_t{0}, uint64_t{400}, uint64_t{1000}}) {
+        make_pool(0, 500 + grown, 0);
+        const auto dead = directory_of(job_id), next = directory_of(job_id + 1);
+        const taken_pages record{page, false, boot_id(), {{0, 500, 1500, 1000}}};
+        write_text(record_of(job_id), encode_taken(record), 0644);
+        take(next, {{0, 1000 * page}});
+        cr_assert(!std::filesystem::exists(record_of(job_id)));
+        cr_assert_eq(pages_of(0), 1500);
+        give_back(dead);
+        cr_assert_eq(pages_of(0), 1500, "the next job's pages stay");
+        give_back(next);
+        cr_assert_eq(pages_of(0), 500, "the administrator's");
+    }
 }

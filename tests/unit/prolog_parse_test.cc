@@ -100,7 +100,7 @@ Test(process_table, a_number_with_another_start_is_another_process) {
     cr_assert(!open_process(::getpid(), self->start_ticks + 1).has_value());
     cr_assert(!open_process(0, 0).has_value());
     cr_assert(!open_process(-1, 0).has_value());
-    cr_assert(processes_of_session({::getpid(), self->start_ticks + 1}).empty());
+    cr_assert(processes_of_session({::getpid(), self->start_ticks + 1}, ::geteuid()).empty());
 }
 
 Test(cgroup, finds_the_hierarchy_of_a_controller) {

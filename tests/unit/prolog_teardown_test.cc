@@ -113,7 +113,7 @@ Test(teardown, the_epilog_kills_an_agent_that_does_not_end) {
     const uint64_t took = (mono_ns() - start) / ns_per_ms;
     cr_assert(took >= 490 && took < 3000, "%lu ms", took);
     expect_nothing_left(made);
-    cr_assert(processes_of_session({made.agent_pid, made.agent_start_ticks}).empty());
+    cr_assert(processes_of_session({made.agent_pid, made.agent_start_ticks}, user).empty());
 }
 
 Test(teardown, the_control_group_holds_what_has_left_the_session) {
@@ -187,4 +187,28 @@ Test(teardown, processes_of_an_earlier_start_of_the_system_are_strangers) {
     const state again = set_up(asked(), job_id, where);
     cr_assert(again.ready && again.agent_pid != agent.agent_pid && again.boot == boot_id());
     if (agent_alive(agent)) ::kill(agent.agent_pid, SIGKILL);  // where no control group named it
+}
+
+// A session whose number the agent's once was: its leader is gone, and what runs in it is somebody else's.
+Test(teardown, a_later_session_of_the_agents_number_is_left_alone) {
+    AS_ROOT();
+    int ends[2];
+    cr_assert_eq(::pipe(ends), 0);
+    const pid_t leader = ::fork();
+    if (leader == 0) {
+        ::setsid();
+        const pid_t stranger = ::fork();
+        if (stranger == 0) {
+            ::sleep(60);
+            ::_exit(0);
+        }
+        ::_exit(::write(ends[1], &stranger, sizeof stranger) == sizeof stranger ? 0 : 1);
+    }
+    pid_t stranger = 0;
+    cr_assert_eq(::read(ends[0], &stranger, sizeof stranger), static_cast<ssize_t>(sizeof stranger));
+    cr_assert_eq(::waitpid(leader, nullptr, 0), leader);
+    cr_assert(end_session({leader, 1}, user, 1000).has_value());
+    cr_assert_eq(::kill(stranger, 0), 0, "root's own process, not the user's");
+    cr_assert(end_session({leader, 1}, ::geteuid(), 1000).has_value());
+    cr_assert(!read_process(stranger) || read_process(stranger)->zombie);
 }
