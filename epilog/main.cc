@@ -64,6 +64,7 @@ void run(int count, char** given) {
     const uint32_t drain_s = site ? site->drain_s : config{}.drain_s;
     const auto ended = node::end_job(where.run_directory, *job_id, static_cast<int>(drain_s * 1000));
     if (!ended) node::log_line(LOG_ERR, ended.error().context);
+    else node::end_left_jobs(where.run_directory);
 }
 
 }  // namespace

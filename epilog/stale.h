@@ -9,4 +9,7 @@ namespace varde::node {
 // the journal of each.  To be called while the node has no jobs: one that runs degraded would lose its state.
 void end_stale_jobs(const std::string& run_directory);
 
+// The same for jobs that an epilog has left (drain.h), while others run.
+void end_left_jobs(const std::string& run_directory);
+
 }  // namespace varde::node

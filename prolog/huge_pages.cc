@@ -150,8 +150,8 @@ result<taken_pages> read_record(int directory, const std::string& shown) {
     return decode_taken(*text);
 }
 
-// Adds what the job in `directory` has claimed.  What is under way there was begun by a program that was killed, because
-// we have the lock.
+// Adds what the job in `directory` has claimed.  What is under way there was begun by a program that was killed,
+// because we have the lock.
 result<void> add_claims(int directory, const std::string& shown, uint64_t page_bytes, const std::string& root,
                         claims_by_node& to) {
     const auto record = read_record(directory, shown);

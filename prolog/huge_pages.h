@@ -27,8 +27,8 @@ struct page_share {
 // Has the pools hold what the shares need, or leaves them as they were: no_memory says how much the kernel had.  The
 // kernel looks for free memory while we wait; it is asked in small steps, at most until `timeout_ms` have passed.
 // `root` is in front of /sys, for tests.
-// Pages that other jobs of ours have claimed count as theirs from then on, mapped or not; and whoever has the lock first
-// finishes what a program that was killed had begun.
+// Pages that other jobs of ours have claimed count as theirs from then on, mapped or not; and whoever has the lock
+// first finishes what a program that was killed had begun.
 result<void> take_huge_pages(const job_directory& job, uint64_t page_bytes, std::span<const page_share> shares,
                              int timeout_ms, const std::string& root = {});
 

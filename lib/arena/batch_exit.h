@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #define VARDE_FRAME_MAGIC 0x45445256u /* "VRDE" */
-#define VARDE_FRAME_VERSION 1u
+#define VARDE_FRAME_VERSION 2u
 #define VARDE_FRAME_BATCH_EXIT 32u
 #define VARDE_FRAME_BATCH_ANSWER 33u
 

@@ -60,8 +60,8 @@ result<void> remove_leftover(const run_home& run, int directory, const std::stri
                              generation_id id) {
     const result<std::optional<std::string>> link = read_link(directory, partial, path);
     if (!link) return link.error();
-    const std::optional<place> where = *link ? parse_place(**link, ::geteuid()) : std::nullopt;
-    if (where && where->generation == id && !remove_there(run, {*where})) {
+    const std::optional<place> where = *link ? parse_place(**link) : std::nullopt;
+    if (where && where->generation == id && (where->owner != ::geteuid() || !remove_there(run, {*where}))) {
         // What is there cannot be reached now.  The link stays under another name, for retire().
         if (::renameat(directory, partial.c_str(), directory, files::unique_name(left_prefix).c_str()) == 0) return {};
         return os_error(errno, "couldn't rename the old '" + path + "'");
@@ -108,6 +108,11 @@ result<void> pack_file::create_on(const run_home& run, const std::string& mount,
     result<unique_fd> root = make_root(run, mount, &where.id);
     if (!root) return std::move(root).error();
     if (const result<void> free = expect_nothing(root->get(), where); !free) return free;
+    // Its links name the same files, and go with them.
+    const std::string retired = std::string(retired_prefix) + generation_name(id);
+    if (struct stat info{}; ::fstatat(run.fd, retired.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT)
+        return fail(code::io, "couldn't create '" + where.text() + "': an earlier generation of that name, '" +
+                                  run.path + "/" + retired + "', is still to be deleted there");
     linked to{std::move(directory_), std::move(*root), where.text(), generation_name(id)};
     const std::string link_path = path_;
     path_ = where.text() + std::string(partial_suffix);

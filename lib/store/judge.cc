@@ -125,6 +125,7 @@ result<void> open_place(const judged& of, uint32_t index, size_of_pack& pack,
     if (!pack.link) return pack.link.error();
     if (!*pack.link) return {};  // it is no link any more
     const result<place> where = parse_link(**pack.link, path, of.what.id, name, of.owner);
+    if (!where && where.error().what == code::io) return where.error();
     if (!where) return {};  // somebody else's link: not followed, and no pack
     auto found = opened.find(where->directory());
     if (found == opened.end()) found = opened.emplace(where->directory(), open_there(*where)).first;

@@ -15,6 +15,8 @@ namespace varde::store {
 
 namespace {
 
+constexpr std::string_view owner_prefix = "varde-";
+
 // The last part of a path, which is cut off.
 std::string_view take_last(std::string_view& path) {
     const size_t slash = path.rfind('/');
@@ -51,7 +53,7 @@ result<unique_fd> open_owned(int parent, const std::string& name, const std::str
 
 }  // namespace
 
-std::string owner_directory_name(uid_t owner) { return "varde-" + std::to_string(owner); }
+std::string owner_directory_name(uid_t owner) { return std::string(owner_prefix) + std::to_string(owner); }
 std::string place::root() const { return mount + "/" + owner_directory_name(owner) + "/" + id; }
 std::string place::directory() const { return root() + "/" + generation_name(generation); }
 std::string place::text() const { return directory() + "/" + pack; }
@@ -60,16 +62,18 @@ bool is_place_id(std::string_view id) noexcept {
     return id.size() == place_id_digits && id.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
-std::optional<place> parse_place(std::string_view text, uid_t owner) {
+std::optional<place> parse_place(std::string_view text) {
     if (std::count(text.begin(), text.end(), '/') < 5) return std::nullopt;
     std::string_view rest = text;
     place found;
-    found.owner = owner;
     found.pack = take_last(rest);
     const result<generation_id> generation = parse_generation_name(take_last(rest));
     found.id = take_last(rest);
-    take_last(rest);
+    const std::string_view owned = take_last(rest);
     found.mount = rest;
+    const auto owner = parse_number(owned.substr(std::min(owned.size(), owner_prefix.size())), UINT32_MAX);
+    if (!owner) return std::nullopt;
+    found.owner = static_cast<uid_t>(*owner);
     const std::optional<pack_name_parts> pack = parse_pack_name(found.pack);
     if (!generation || !pack || pack->partial || !is_place_id(found.id) || !is_plain_path(found.mount))
         return std::nullopt;
@@ -97,8 +101,13 @@ result<std::optional<std::string>> read_link(int directory, const std::string& n
 
 result<place> parse_link(const std::string& text, const std::string& path, generation_id generation,
                          const std::string& pack, uid_t owner) {
-    std::optional<place> where = parse_place(text, owner);
-    if (where && where->generation == generation && where->pack == pack) return std::move(*where);
+    std::optional<place> where = parse_place(text);
+    const bool fits = where && where->generation == generation && where->pack == pack;
+    if (fits && where->owner == owner) return std::move(*where);
+    if (fits)
+        return fail(code::io, "couldn't reach the pack '" + path + "': its link is of user " +
+                                  std::to_string(where->owner) + ", and here its run is user " + std::to_string(owner) +
+                                  "'s; start it where users have the same numbers");
     return fail(code::invalid, "couldn't use the pack '" + path + "': it is a link to '" + text +
                                    "', which is no place of this pack; put the pack itself there, or remove its "
                                    "generation");

@@ -34,8 +34,8 @@ struct place {
     std::string text() const;       // "MOUNT/varde-UID/ID/GENERATION/PACK"
 };
 
-// Nothing for a text that text() would not have made for a run of this owner.
-std::optional<place> parse_place(std::string_view text, uid_t owner);
+// Nothing for a text that text() would not have made.
+std::optional<place> parse_place(std::string_view text);
 bool is_place_id(std::string_view id) noexcept;
 std::string owner_directory_name(uid_t owner);  // "varde-1000"
 
@@ -50,7 +50,8 @@ std::optional<root_owner> parse_owner(std::string_view text);
 result<std::optional<std::string>> read_link(int directory, const std::string& name, const std::string& path);
 
 // The link under a pack's name (with or without ".partial") in the directory of `generation`.  invalid: it leads to
-// anything else than that pack of that generation; it is not followed.
+// anything else than that pack of that generation; it is not followed.  io: it was made under another user's number
+// than `owner`, the run's as this process sees it: in a user namespace the same user has several.
 result<place> parse_link(const std::string& text, const std::string& path, generation_id generation,
                          const std::string& pack, uid_t owner);
 

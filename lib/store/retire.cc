@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <map>
+#include <set>
 #include <unistd.h>
 
 namespace varde::store {
@@ -42,7 +43,7 @@ result<void> remove_on_mounts(retirement& of, int directory, const std::vector<s
         if (!is_ours(name)) continue;
         const result<std::optional<std::string>> link = read_link(directory, name, path + "/" + name);
         if (!link) return link.error();
-        const std::optional<place> where = *link ? parse_place(**link, ::geteuid()) : std::nullopt;
+        const std::optional<place> where = *link ? parse_place(**link) : std::nullopt;
         if (where && where->generation == id) by_directory[where->directory()].push_back(*where);
     }
     result<void> done;
@@ -124,6 +125,21 @@ result<void> finish_earlier(retirement& of) {
     return finished;
 }
 
+// The mounts that a generation's packs lie on.  Others may be away, and whoever opens one that hangs waits for it.
+std::vector<std::string> mounts_of(const run_home& run, generation_id id) {
+    std::set<std::string> found;
+    const std::string path = run.path + "/" + generation_name(id);
+    const result<unique_fd> directory = files::open_directory(run.fd, generation_name(id), path);
+    const auto names = directory ? files::read_names(directory->get(), path) : directory.error();
+    if (!names) return {};
+    for (const std::string& name : *names) {
+        const result<std::optional<std::string>> link = read_link(directory->get(), name, path + "/" + name);
+        const std::optional<place> where = link && *link ? parse_place(**link) : std::nullopt;
+        if (where) found.insert(where->mount);
+    }
+    return {found.begin(), found.end()};
+}
+
 // What of a run stays, and what may go.
 struct selection {
     std::vector<generation_id> kept;
@@ -181,7 +197,8 @@ result<uint32_t> run_directory::retire(uint32_t keep, generation_id newest, std:
         keep_first(done, std::move(removed));
     }
     if (*links && !of_run.kept.empty()) {
-        for (std::string& stray : find_strays(of.run, mounts_, of_run.kept.back())) of.left.push_back(std::move(stray));
+        const auto mounts = mounts_of(of.run, of_run.kept.front());
+        for (std::string& stray : find_strays(of.run, mounts, of_run.kept.back())) of.left.push_back(std::move(stray));
     }
     if (ret_left != nullptr) *ret_left = std::move(of.left);
     if (!done) return std::move(done).error();

@@ -316,6 +316,21 @@ Test(cli_doctor, a_login_host_is_asked_for_less) {
     expect_contains(text_of(made.examined()), "2 EpilogSlurmctld | /usr/libexec/varde/varde-controller: there is no");
 }
 
+// A user's process calls itself slurmd, and beside it stands what root is not to run.
+Test(cli_doctor, no_program_is_run_that_users_can_write) {
+    node made;
+    made.program("/opt/slurm/bin/scontrol", "touch " + made.root + "/ran; cat " + made.root + "/shown");
+    std::filesystem::create_symlink("/opt/slurm/sbin/slurmd", made.root + "/proc/100/exe");
+    made.examined();
+    cr_expect(std::filesystem::remove(made.root + "/ran"), "in a place of root's alone it is the right one");
+    for (const char* open : {"/opt", "/opt/slurm", "/opt/slurm/bin", "/opt/slurm/bin/scontrol"}) {
+        std::filesystem::permissions(made.root + open, std::filesystem::perms(0777));
+        made.examined();
+        cr_expect(!std::filesystem::exists(made.root + "/ran"), "%s", open);
+        std::filesystem::permissions(made.root + open, std::filesystem::perms(0755));
+    }
+}
+
 Test(cli_doctor, a_directory_is_tried) {
     const temporary_directory place;
     findings all;

@@ -55,3 +55,22 @@ Test(stale, only_jobs_of_a_directory_of_roots_are_touched) {
     cr_assert(!exists(job_path()));
     cr_assert(exists(where.run_directory + "/notes") && exists(where.run_directory + "/0"));
 }
+
+// Slurm runs an epilog once: what it could not end, the epilog of the next job does.
+Test(stale, what_an_epilog_had_to_leave_goes_with_the_next_one) {
+    AS_ROOT();
+    const state held = ready_agent();
+    const uint32_t first = job_id;
+    const auto hangs = [](const state&, int) -> result<stop_outcome> { return fail(code::timeout, "it hangs"); };
+    const auto left = end_job(where.run_directory, first, 0, hangs);
+    cr_assert(!left && left.error().context.find("tries again") != std::string::npos);
+    job_id += 100'000;
+    const state other = ready_agent();
+    end_left_jobs(where.run_directory);
+    cr_assert(agent_alive(held), "as long as it lives it is not waited for");
+    ::kill(held.agent_pid, SIGKILL);
+    ::waitpid(held.agent_pid, nullptr, 0);
+    end_left_jobs(where.run_directory);
+    cr_assert(!exists(where.run_directory + "/" + std::to_string(first)));
+    cr_assert(agent_alive(other) && exists(job_path()), "nobody has left that one");
+}

@@ -63,6 +63,26 @@ Test(mounts_retire, what_is_on_a_mount_that_is_away_goes_when_it_is_back) {
     cr_assert(!exists(retired_path(run, {1, 1})) && !exists(retired_path(run, {2, 1})));
 }
 
+// A user who has deleted all generations but the hidden rest, and the roster, begins anew with the same numbers.
+Test(mounts_retire, what_is_left_of_an_old_generation_does_not_take_a_new_one_of_its_name_with_it) {
+    const mounted m;
+    run_directory run = m.open();
+    for (uint64_t step = 1; step <= 2; ++step) write_generation(run, {step, 1}, nodes);
+    m.take_away(1);
+    write_generation(run, {3, 1}, nodes);
+    refused(run.retire(1, {3, 1}), code::io, m.mounts[1].c_str());
+    m.bring(1);
+    fs::remove_all(generation_path(run, {3, 1}));
+    write_generation(run, {1, 1}, nodes);
+    cr_assert_eq(need(run.retire(1, {1, 1})), 0);
+    cr_assert(!exists(retired_path(run, {1, 1})));
+    const generation chosen = need(run.choose(nullptr));
+    cr_assert(chosen.id == id_of(1, 1) && chosen.size_bytes == nodes * 4096);
+    write_generation(run, {2, 1}, nodes);
+    for (uint32_t node = 0; node < nodes; ++node)
+        cr_assert(is_link(generation_path(run, {2, 1}) + "/" + pack_name(node, nodes)), "on its mount again");
+}
+
 Test(mounts_retire, the_newest_complete_one_stays_though_its_packs_look_gone) {
     const mounted m;
     run_directory run = m.open();

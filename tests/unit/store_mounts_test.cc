@@ -109,6 +109,23 @@ Test(mounts, a_mount_that_is_away_is_an_error_and_no_damage) {
     cr_assert_eq(need(run.retire(1, {2, 1})), 1);
 }
 
+// In a user namespace the run's directory is the user's as ever, and the link's text has the number of outside.
+Test(mounts, a_link_of_another_users_number_is_an_error_and_no_damage) {
+    const mounted m;
+    run_directory run = m.open();
+    for (const uint64_t step : {1, 2}) write_generation(run, {step, 1}, nodes);
+    const std::string link = generation_path(run, {2, 1}) + "/" + pack_name(0, nodes);
+    std::string text = std::filesystem::read_symlink(link);
+    const std::string own = "/" + owner_directory_name(::geteuid()) + "/";
+    text.replace(text.find(own), own.size(), "/varde-4711/");
+    std::filesystem::remove(link);
+    std::filesystem::create_symlink(text, link);
+    refused(run.choose(nullptr), code::io, "is of user 4711");
+    uint64_t size_bytes = 0;
+    refused(run.open_pack({2, 1}, 0, nodes, &size_bytes), code::io, "is of user 4711");
+    cr_assert_eq(count_below(run.path(), "damaged.json"), 0);
+}
+
 Test(mounts, a_pack_that_is_gone_from_a_mount_that_is_there_is_damage) {
     const mounted m;
     run_directory run = m.open();
