@@ -169,7 +169,8 @@ Test(arena_frames, come_out_whole_however_the_stream_was_cut) {
 }
 
 Test(arena_frames, with_wrong_magic_version_or_size_are_an_error) {
-    for (const auto& [at, bytes] : {std::pair<size_t, std::string>{0, "X"}, {4, "\x02"}, {15, "\x01"}}) {
+    const std::string other_version(1, static_cast<char>(VARDE_FRAME_VERSION + 1));
+    for (const auto& [at, bytes] : {std::pair<size_t, std::string>{0, "X"}, {4, other_version}, {15, "\x01"}}) {
         std::string stream = frame_of(bye{});
         stream.replace(at, bytes.size(), bytes);
         frame_reader reader;
