@@ -3,6 +3,7 @@
 .PHONY: check setup unit checks cluster demo asan fuzz bench
 fuzzers := $(patsubst tests/fuzz/%_fuzz.cc,%,$(wildcard tests/fuzz/*_fuzz.cc))
 replays := $(patsubst %,$(O)/tests/fuzz/%_replay,$(fuzzers))
+pack_tests = $(filter $(O)/tests/unit/pack_%,$(unit_tests))
 test_tools := $(patsubst tests/tools/%.cc,$(O)/tests/tools/%,$(wildcard tests/tools/*.cc))
 
 # Builds use all cores, unless the caller's -j says otherwise.
@@ -11,11 +12,14 @@ parallel = $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(shell nproc))
 setup:
 	@packaging/setup
 
+# Unit tests are built and run once, with sanitizers, because a release build of all would take CI too long; those of
+# the pack twice, because the largest are left out there.
 check: setup
-	+@$(MAKE) --no-print-directory $(parallel) W=1 all $(unit_tests) $(replays) $(test_tools)
+	+@$(MAKE) --no-print-directory $(parallel) W=1 all $(replays) $(test_tools) $(pack_tests)
 	+@$(MAKE) --no-print-directory $(parallel) tidy
 	+@$(MAKE) --no-print-directory $(parallel) BUILD=asan sanitized
-	@tests/run $(O) cluster checks unit
+	@TEST=pack tests/run $(O) unit
+	@tests/run $(O) cluster checks
 
 unit: all $(unit_tests)
 	@tests/run $(O) unit
