@@ -2,7 +2,8 @@
 //
 // Each time with a new agent, as after a node has failed; files are read with O_DIRECT by both, so the page cache has
 // no part in it.  Ours includes taking the incarnation, choosing the generation and agreeing on it.  The second figure
-// tells what bounds the first: fio, while another thread does to as many bytes what a restore cannot do without.
+// tells whether copying bounds the first: fio, while another thread does to as many bytes what a restore cannot do
+// without.
 #include "peers.h"
 #include "trainer.h"
 
