@@ -20,7 +20,7 @@ uint64_t choose_page_bytes(const config& site, uint64_t arena_bytes) {
     for (const uint64_t page_bytes : {uint64_t{1} << 30, uint64_t{2} << 20}) {
         if (page_bytes > site.huge_page_bytes) continue;
         const uint64_t over = (page_bytes - arena_bytes % page_bytes) % page_bytes;
-        if (over <= arena_bytes / 50) return page_bytes;
+        if (over <= arena_bytes / limits::rounding_share) return page_bytes;
     }
     return limits::page_bytes;
 }

@@ -26,7 +26,6 @@ namespace {
 constexpr size_t piece_bytes = 256ULL << 20;
 // While a piece is faulted in, no other thread of the process can map or fault in anything; a SIGTERM waits, too.
 constexpr size_t reserve_bytes = 16ULL << 20;
-constexpr uint64_t rounding_percent_max = 2;
 constexpr size_t reserve_threads = 4;  // zeroing pages: a few threads fill the memory bandwidth of a socket
 
 result<unique_fd> make_memfd(const char* name, uint64_t size_bytes, unsigned flags = 0) {
@@ -64,7 +63,7 @@ result<unique_fd> make_huge(const arena_wish& wish) {
     const auto above = checked_add(wish.size_bytes, page_bytes - 1);
     const uint64_t size_bytes = above ? *above / page_bytes * page_bytes : 0;
     const std::string what = format_bytes(wish.size_bytes) + " on huge pages of " + format_bytes(page_bytes);
-    if (size_bytes - wish.size_bytes > wish.size_bytes / 100 * rounding_percent_max)
+    if (size_bytes - wish.size_bytes > wish.size_bytes / limits::rounding_share)
         return fail(code::invalid, what + " would take " + format_bytes(size_bytes) + ": ordinary pages are used");
     const auto size_log = static_cast<unsigned>(std::countr_zero(page_bytes));
     auto fd = make_memfd("varde-arena", size_bytes, MFD_HUGETLB | size_log << MFD_HUGE_SHIFT);

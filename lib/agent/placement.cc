@@ -1,7 +1,6 @@
 // mbind(2) by its number: no library is needed for one call.
 #include "agent/placement.h"
 
-#include "base/checked.h"
 #include "base/limits.h"
 #include "base/units.h"
 

@@ -8,14 +8,8 @@
 
 namespace varde::agent {
 
-namespace {
-
-constexpr size_t plan_bytes_max = 1 << 20;
-
-}  // namespace
-
 result<topo::plan> read_plan(const std::string& path) {
-    const auto text = read_trusted_file(AT_FDCWD, path, path, plan_bytes_max);
+    const auto text = read_trusted_file(AT_FDCWD, path, path, topo::plan_bytes_max);
     if (!text) return text.error();
     auto plan = topo::parse_plan(*text);
     if (plan) return plan;

@@ -11,6 +11,7 @@ constexpr uint32_t nodes_max = 65536;      // five digits in file names; 2,048 i
 constexpr uint32_t world_max = 1U << 20;   // ranks of a run
 constexpr uint32_t local_ranks_max = 256;  // ranks of one node: one control page each in the arena
 constexpr uint32_t numa_nodes_max = 1024;  // as Linux (MAX_NUMNODES)
+constexpr uint64_t rounding_share = 50;    // an arena is larger than asked by 1 / 50 at most, for whole huge pages
 constexpr uint32_t tensors_per_node_max = 100'000;
 constexpr uint32_t tensor_dims_max = 64;  // as PyTorch
 constexpr uint32_t tensor_name_bytes_max = 1024;

@@ -4,6 +4,7 @@
 
 #include "agent_support.h"
 #include "forbid.h"
+#include "huge_pages.h"
 
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -99,20 +100,6 @@ Test(agent_memory, reserves_without_the_system_call_and_says_when_it_cannot) {
 
 namespace {
 
-// Lets the kernel make huge pages on demand, for as long as it lives.
-class huge_pages_allowed {
-public:
-    explicit huge_pages_allowed(uint64_t count) {
-        std::ifstream(path) >> before_;
-        std::ofstream(path) << before_ + count;
-    }
-    ~huge_pages_allowed() { std::ofstream(path) << before_; }
-
-private:
-    static constexpr const char* path = "/proc/sys/vm/nr_overcommit_hugepages";
-    uint64_t before_ = 0;
-};
-
 constexpr uint64_t huge = 2 << 20;
 
 uint64_t page_bytes_of(int fd) {
@@ -125,7 +112,7 @@ uint64_t page_bytes_of(int fd) {
 
 Test(agent_memory, is_on_huge_pages_where_the_kernel_has_them) {
     cr_assert_eq(::geteuid(), 0, "this test needs root");
-    const huge_pages_allowed allowed(64);
+    const test::huge_pages_allowed allowed(64);
     for (const uint64_t wanted : {128 * (uint64_t{1} << 20), 100 * huge / 2 + 12'345}) {
         const auto made = need(make_memory({.size_bytes = wanted, .huge_page_bytes = huge}));
         cr_assert(made.memory.huge && made.refusal.empty(), "%s", made.refusal.c_str());

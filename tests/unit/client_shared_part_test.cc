@@ -1,8 +1,9 @@
 // A rank's view of the arena: parts that begin and end anywhere, on pages of any size.
 #include "client/shared_part.h"
 
+#include "huge_pages.h"
+
 #include <criterion/criterion.h>
-#include <fstream>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -41,12 +42,8 @@ Test(client_shared_part, sees_ordinary_pages) { check(file_of(2 * huge, 0), 2 * 
 
 Test(client_shared_part, sees_huge_pages) {
     cr_assert_eq(::geteuid(), 0, "this test needs root");
-    const std::string allowed = "/proc/sys/vm/nr_overcommit_hugepages";
-    uint64_t before = 0;
-    std::ifstream(allowed) >> before;
-    std::ofstream(allowed) << before + 2;
+    const test::huge_pages_allowed allowed(2);
     check(file_of(2 * huge, MFD_HUGETLB), 2 * huge);
-    std::ofstream(allowed) << before;
 }
 
 Test(client_shared_part, refuses_what_the_file_does_not_have) {

@@ -1,6 +1,7 @@
 // Huge pages that the prolog adds to the kernel's pools and the epilog takes away again: exactly those, whatever
 // happened in between.
 #include "prolog/huge_pages.h"
+#include "huge_pages.h"
 #include "prolog_setup_support.h"
 
 #include <sys/file.h>
@@ -217,6 +218,7 @@ Test(huge_pages, a_record_is_accepted_whole_and_in_no_other_form) {
 // With the kernel's own pools.
 Test(huge_pages, the_real_kernel_gives_and_takes_them) {
     cr_assert_eq(::geteuid(), 0, "this test needs root");
+    const test::pools_of_our_own pools;
     const std::string real = "/sys/devices/system/node/node0/hugepages/hugepages-2048kB/";
     const uint64_t before = std::stoull(read_text(real + "nr_hugepages"));
     const uint64_t free = std::stoull(read_text(real + "free_hugepages"));

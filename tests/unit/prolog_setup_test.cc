@@ -1,4 +1,5 @@
 // The prolog as a function: set-up, failure, twice.
+#include "huge_pages.h"
 #include "prolog_setup_support.h"
 
 using namespace setup_test;
@@ -68,6 +69,7 @@ Test(setup, gives_the_agent_its_arguments_and_environment) {
 // The plan of this machine; and huge pages of the kernel's own pools, as many as the arena needs and they lack.
 Test(setup, the_arena_gets_a_plan_and_huge_pages) {
     AS_ROOT();
+    const test::pools_of_our_own pools;
     const auto pages = [] {
         return std::stoull(read_text("/sys/devices/system/node/node0/hugepages/hugepages-2048kB/nr_hugepages"));
     };
