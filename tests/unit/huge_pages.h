@@ -1,5 +1,5 @@
-// The kernel's pools of huge pages belong to the whole machine: tests that change them or count on them take turns, also
-// those of other programs.
+// The kernel's pools of huge pages belong to the whole machine: tests that change them or count on them take turns,
+// also those of other programs.
 #pragma once
 
 #include "base/handle.h"
