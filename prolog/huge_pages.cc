@@ -124,16 +124,15 @@ result<void> grow(const taken_pages& by, const grown_pool& which, deadline until
     return {};
 }
 
-// Takes from each pool what it has grown by.
+// Takes from each pool what it has grown by, so far: for a record that is under way.
 result<void> shrink(const taken_pages& by, const std::string& root) {
     result<void> outcome;
     for (const grown_pool& which : by.pools) {
         const pool one(root, which.numa_node, by.page_bytes);
         const auto now = one.own_pages();
-        const uint64_t added = which.after - which.before;
         const uint64_t more = now ? *now - std::min(which.before, *now) : 0;
-        const uint64_t less = by.settled ? added : std::min(added, more);
-        const auto done = now ? one.set(*now - std::min(less, *now)) : result<void>(now.error());
+        const uint64_t less = std::min(which.after - which.before, more);
+        const auto done = now ? one.set(*now - less) : result<void>(now.error());
         if (!done) outcome = done;
     }
     return outcome;
