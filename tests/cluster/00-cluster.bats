@@ -237,11 +237,24 @@ END
     [ "$("$cluster" run sinfo -h -o %D)" = 3 ]
 }
 
+# up_with_ctrl_c PAUSE: Ctrl-C until it ends, as a person does, for bash can lose a SIGINT that comes as a child ends.
+# --default-signal: bash has '&' jobs ignore SIGINT.
+up_with_ctrl_c() {
+    env --default-signal=INT setsid "$cluster" --dir "$second" up >/dev/null 2>&1 3>&- &
+    local group=$!
+    sleep "$1"
+    while kill -0 "$group" 2>/dev/null; do
+        kill -INT -- "-$group" 2>/dev/null || true
+        sleep 0.1
+    done
+    wait "$group"
+}
+
 @test "an up that is interrupted takes down what it started, and down clears what SIGKILL left" {
     local before second="$BATS_TEST_TMPDIR/second" pause
     before=$(host_state)
     for pause in 0.02 0.1 0.2 0.3 0.4 0.5; do
-        run ! timeout --signal=INT "$pause" "$cluster" --dir "$second" up
+        run ! up_with_ctrl_c "$pause"
         [ -z "$(traces "$second")" ]
         run ! timeout --signal=TERM "$pause" "$cluster" --dir "$second" up
         [ -z "$(traces "$second")" ]
@@ -250,6 +263,28 @@ END
         [ -z "$(traces "$second")" ]
     done
     diff <(echo "$before") <(host_state)
+}
+
+# A stand-in for each program that `up` runs first: it does the work and then signals the whole group, as a terminal does.
+@test "an interrupt just after any of its commands is not forgotten" {
+    local second="$BATS_TEST_TMPDIR/second" bin="$BATS_TEST_TMPDIR/bin" program signal
+    for program in readlink dirname realpath mkdir chmod cp; do
+        rm -rf "$bin"
+        mkdir "$bin"
+        cat >"$bin/$program" <<END
+#!/bin/bash
+trap '' INT TERM
+"$(command -v "$program")" "\$@" || exit
+[[ $program != mkdir || \$* == "$second" ]] && kill -s "\$(cat "$BATS_TEST_TMPDIR/signal")" 0
+exit 0
+END
+        chmod +x "$bin/$program"
+        for signal in INT TERM; do
+            echo "$signal" >"$BATS_TEST_TMPDIR/signal"
+            run ! env PATH="$bin:$PATH" setsid --wait "$cluster" --dir "$second" up
+            [ -z "$(traces "$second")" ]
+        done
+    done
 }
 
 @test "an up that fails says why and leaves nothing" {

@@ -196,6 +196,7 @@ private:
         case message::save: {
             const auto body = arena::decode<arena::save>(one.payload).value();
             saves_.push_back(body);
+            told_ = true;
             // As the agent: a save that is said again is known already.
             if (!saved_.contains(body.step)) {
                 current_ = body;
@@ -266,12 +267,13 @@ private:
             arena::ring(rank()->released_news);
             given_up_end_ = 0;
         }
-        if (!drains || !wire_ || current_.step == 0) return;
+        if (!drains || !wire_ || !told_ || current_.step == 0) return;
         auto& target = saved_[current_.step];
         while (rank()->released.load() < current_.first_chunk + current_.chunk_count &&
                rank()->staged.load() > rank()->released.load()) {
             if (chunks_taken == drop_after_chunks) {
                 wire_.reset();
+                told_ = false;
                 drop_after_chunks = UINT64_MAX;
                 return;
             }
@@ -302,6 +304,7 @@ private:
     std::vector<arena::save> saves_;
     std::map<uint64_t, bytes> saved_;
     arena::save current_;
+    bool told_ = true;  // false from a drop on, until the new worker has been told the save again
     uint64_t given_up_end_ = 0;
     std::thread thread_;
 };

@@ -72,17 +72,27 @@ use_varde() {
         varde_yaml=$varde/etc/varde/varde.yaml
 }
 
+# The directory that mkdir makes is ours to remove, and no other: a signal in between is acted upon once both is known.
+claim_directory() {
+    local interrupted=
+    trap 'interrupted=130' INT
+    trap 'interrupted=143' TERM HUP
+    (
+        trap '' INT TERM HUP
+        exec mkdir "$dir" 2>/dev/null
+    ) || die "couldn't use '$dir': it exists; try 'cluster --dir $dir down' first"
+    trap take_down_unless_up EXIT
+    exit_on_signals
+    [[ -z $interrupted ]] || exit "$interrupted"
+}
+
 make_state_directory() {
     local name
     mkdir -p "$(dirname "$dir")"
     if [[ -e $dir/varde-cluster ]] && [[ -z $(machine_processes) ]]; then
         verb_down # what a reboot of the host left
     fi
-    mkdir "$dir" 2>/dev/null ||
-        die "couldn't use '$dir': it exists; try 'cluster --dir $dir down' first"
-    trap take_down_unless_up EXIT
-    trap 'exit 130' INT
-    trap 'exit 143' TERM HUP
+    claim_directory
     : >"$dir/varde-cluster"
     mkdir -p "$dir"/{root,home,flash,machines/switch/log}
     for name in controller $(seq -f 'node%g' "$nodes"); do
