@@ -237,12 +237,12 @@ END
     [ "$("$cluster" run sinfo -h -o %D)" = 3 ]
 }
 
-# up_with_ctrl_c PAUSE: Ctrl-C until it ends, as a person does, for bash can lose a SIGINT that comes as a child ends.
-# --default-signal: bash has '&' jobs ignore SIGINT.
+# up_with_ctrl_c DIRECTORY PAUSE: Ctrl-C until it ends, as a person does, because bash can lose a SIGINT that comes just
+# as a child ends.  --default-signal: bash has '&' jobs ignore SIGINT.
 up_with_ctrl_c() {
-    env --default-signal=INT setsid "$cluster" --dir "$second" up >/dev/null 2>&1 3>&- &
+    env --default-signal=INT setsid "$cluster" --dir "$1" up >/dev/null 2>&1 3>&- &
     local group=$!
-    sleep "$1"
+    sleep "$2"
     while kill -0 "$group" 2>/dev/null; do
         kill -INT -- "-$group" 2>/dev/null || true
         sleep 0.1
@@ -254,7 +254,7 @@ up_with_ctrl_c() {
     local before second="$BATS_TEST_TMPDIR/second" pause
     before=$(host_state)
     for pause in 0.02 0.1 0.2 0.3 0.4 0.5; do
-        run ! up_with_ctrl_c "$pause"
+        run ! up_with_ctrl_c "$second" "$pause"
         [ -z "$(traces "$second")" ]
         run ! timeout --signal=TERM "$pause" "$cluster" --dir "$second" up
         [ -z "$(traces "$second")" ]
@@ -275,7 +275,9 @@ up_with_ctrl_c() {
 #!/bin/bash
 trap '' INT TERM
 "$(command -v "$program")" "\$@" || exit
-[[ $program != mkdir || \$* == "$second" ]] && kill -s "\$(cat "$BATS_TEST_TMPDIR/signal")" 0
+[[ $program != mkdir || \$* == "$second" ]] || exit 0
+kill -s "\$(<"$BATS_TEST_TMPDIR/signal")" 0
+sleep 0.1 # bash can lose a SIGINT that comes just as a child ends
 exit 0
 END
         chmod +x "$bin/$program"
