@@ -1,6 +1,6 @@
 # What `make check` and its parts run.  tests/run counts and sums up; tests/README.md says how to run one test alone.
 
-.PHONY: check setup unit checks cluster demo asan fuzz bench
+.PHONY: check setup unit checks python cluster demo asan fuzz bench
 fuzzers := $(patsubst tests/fuzz/%_fuzz.cc,%,$(wildcard tests/fuzz/*_fuzz.cc))
 replays := $(patsubst %,$(O)/tests/fuzz/%_replay,$(fuzzers))
 pack_tests = $(filter $(O)/tests/unit/pack_%,$(unit_tests))
@@ -19,12 +19,14 @@ check: setup
 	+@$(MAKE) --no-print-directory $(parallel) tidy
 	+@$(MAKE) --no-print-directory $(parallel) BUILD=asan sanitized
 	@TEST=pack tests/run $(O) unit
-	@tests/run $(O) cluster checks
+	@tests/run $(O) cluster python checks
 
 unit: all $(unit_tests)
 	@tests/run $(O) unit
 checks: all $(replays) $(test_tools)
 	@tests/run $(O) checks
+python: all $(test_tools)
+	@tests/run $(O) python
 cluster: all $(test_tools)
 	@tests/run $(O) cluster
 

@@ -1,19 +1,15 @@
 """Opens packs with the safetensors library, which knows nothing of Varde, and compares every byte of every tensor.
 
-usage: safetensors_test.py MAKE_PACK
-
-MAKE_PACK writes the packs (tests/tools/make_pack.cc); what their tensors hold is computed here anew, from rank, name
-and offset.
+tests/tools/make_pack writes the packs; what their tensors hold is computed here anew, from rank, name and offset.
 """
 
 import json
 import math
 import os
 import subprocess
-import sys
-import tempfile
 
 import numpy
+import pytest
 import safetensors
 from safetensors.numpy import load_file
 
@@ -66,21 +62,23 @@ def check_metadata(path, saved):
     assert split['rank00003/split "rows"'] == {"shape": [100, 3], "offset": [6, 0]}
 
 
-def check_example(make_pack, folder):
-    path = os.path.join(folder, "example.safetensors")
-    subprocess.run([make_pack, path], check=True)
+def make_pack(folder, *arguments):
+    path = os.path.join(folder, "pack.safetensors")
+    build = os.environ.get("VARDE_BUILD", "build/release")
+    subprocess.run([os.path.join(build, "tests/tools/make_pack"), path, *arguments], check=True)
+    return path
+
+
+def test_every_element_type_is_read_by_the_safetensors_library(tmp_path):
+    path = make_pack(tmp_path)
     saved = check_pack(path)
     assert set(saved.values()) == set(BITS), "an element type is missing: %s" % (set(BITS) ^ set(saved.values()))
     assert "rank00003/line\nbreak\ttab\x01" in saved and "rank70000/na\u00efve \u26f0 \U0001f5ff" in saved
     check_metadata(path, saved)
-    return len(saved)
 
 
-def check_many(make_pack, folder):
-    """As a program would that knows nothing but the format: as numpy arrays."""
-    path = os.path.join(folder, "many.safetensors")
-    subprocess.run([make_pack, path, "100000"], check=True)
-    arrays = load_file(path)
+def test_many_tensors_are_read_as_a_program_would_that_knows_nothing_but_the_format(tmp_path):
+    arrays = load_file(make_pack(tmp_path, "100000"))
     count = 0
     for name, array in arrays.items():
         if name.startswith("rank"):
@@ -88,34 +86,15 @@ def check_many(make_pack, folder):
             assert array.tobytes() == expected_bytes(3, name.split("/", 1)[1], array.nbytes), name
             count += 1
     assert count == 100000
-    return count
 
 
-def check_the_check(make_pack, folder):
-    """A changed byte must be found, or the comparisons above mean nothing."""
-    path = os.path.join(folder, "changed.safetensors")
-    subprocess.run([make_pack, path], check=True)
+def test_a_changed_byte_is_found_or_the_comparisons_mean_nothing(tmp_path):
+    path = make_pack(tmp_path)
     with open(path, "r+b") as file:
         length = int.from_bytes(file.read(8), "little")
         file.seek(8 + length + 100)
         byte = file.read(1)[0]
         file.seek(8 + length + 100)
         file.write(bytes([byte ^ 1]))
-    try:
+    with pytest.raises(AssertionError):
         check_pack(path)
-    except AssertionError:
-        return
-    raise SystemExit("safetensors_test: a changed byte was not noticed")
-
-
-def main():
-    if len(sys.argv) != 2:
-        raise SystemExit("usage: safetensors_test.py MAKE_PACK")
-    with tempfile.TemporaryDirectory() as folder:
-        tensors = check_example(sys.argv[1], folder) + check_many(sys.argv[1], folder)
-        check_the_check(sys.argv[1], folder)
-    print("safetensors %s opened the packs; %d tensors are identical to the byte" % (safetensors.__version__, tensors))
-
-
-if __name__ == "__main__":
-    main()
