@@ -34,14 +34,22 @@ void node::lead_start(const view& now) {
     switch (restart_->next(now)) {
     case restart::wish::nothing: break;
     case restart::wish::choose: choose(false); break;
-    case restart::wish::mark_and_choose: choose(true); break;
+    case restart::wish::mark_and_choose:
+        history("damaged",
+                {{"generation", store::generation_name(restart_->current().id)}, {"reason", restart_->damage()}},
+                {{"step", restart_->current().id.step}});
+        choose(true);
+        break;
     }
     const auto& choice = restart_->current();
     mine_.choice_attempt = choice.attempt;
     mine_.choice = choice.kind;
     mine_.choice_step = choice.id.step;
     mine_.choice_incarnation = choice.id.incarnation;
-    if (choice.kind == store::choice_kind::refused) mine_.reason = choice.reason;
+    if (choice.kind == store::choice_kind::refused) {
+        if (attempt != choice.attempt) history("refused", {{"reason", choice.reason}}, {});
+        mine_.reason = choice.reason;
+    }
     mine_.confirmed_attempt = restart_->confirmed_attempt();
     if (confirmed != mine_.confirmed_attempt || attempt != choice.attempt) beat();
 }

@@ -12,18 +12,23 @@ namespace varde::agent {
 
 void node::commit(const sealed_generation& generation) {
     start_.committing_step = generation.step;
+    tell_sealed(generation);
     store::manifest record{
         facts_.name, {generation.step, mine_.incarnation}, facts_.world, generation.packs, wall_ns(), VARDE_VERSION};
     keeper_.post([this, start = start_number_.load(), run = run_, record = std::move(record), keep = keep()] {
+        const uint64_t begun_ns = mono_ns();
         auto seen = run->confirm(record);
         auto done = seen ? run->commit(record) : seen;
-        main_.post([this, start, step = record.id.step, seen, done] {
+        main_.post([this, start, step = record.id.step, seen, done, spent_ns = mono_ns() - begun_ns] {
             if (start != start_number_) return;
-            if (seen) committed(step, done);
+            if (seen) committed(step, done, spent_ns);
             else unconfirmed(step, seen.error());
         });
         if (!done) return;
-        retire_on_keeper(*run, keep, record.id);
+        auto removed = retire_on_keeper(*run, keep, record.id);
+        main_.post([this, start, removed = std::move(removed)] {
+            if (start == start_number_) tell_retired(removed);
+        });
         if (!slurm_.present()) return;
         auto told = slurm_.comment("varde: step " + std::to_string(record.id.step) + " durable " +
                                    local_time(record.wall_ns, "%H:%M:%S"));
@@ -31,14 +36,17 @@ void node::commit(const sealed_generation& generation) {
     });
 }
 
-void node::retire_on_keeper(store::run_directory& run, uint32_t keep, store::generation_id newest) {
+std::vector<store::generation_id> node::retire_on_keeper(store::run_directory& run, uint32_t keep,
+                                                         store::generation_id newest) {
     std::vector<std::string> left;
-    auto retired = run.retire(keep, newest, &left);
+    std::vector<store::generation_id> removed;
+    auto retired = run.retire(keep, newest, &left, &removed);
     if (!retired)
         log_.error("couldn't delete old generations: " + retired.error().context + "; trying again after the next one");
-    if (left == left_) return;  // it was said
+    if (left == left_) return removed;  // it was said
     for (const auto& one : left) log_.warning("old packs on mounts: " + one);
     left_ = std::move(left);
+    return removed;
 }
 
 // All nodes have sealed their packs, but where the leader looks on the mounts, they are not all there.
@@ -51,16 +59,13 @@ void node::unconfirmed(uint64_t step, const failure& why) {
     beat();
 }
 
-void node::committed(uint64_t step, const result<void>& done) {
+void node::committed(uint64_t step, const result<void>& done, uint64_t commit_ns) {
     if (!done) {
         // All packs are sealed, so the generation is complete with or without its manifest.
         log_.error("couldn't write the manifest of step " + std::to_string(step) + ": " + done.error().context);
     }
     log_.info("step " + std::to_string(step) + " is complete on " + std::to_string(facts_.node_count) + " nodes");
-    uint64_t bytes = 0;
-    if (const auto* state = state_of(step)) bytes = state->bytes_total;
-    history("complete", {{"generation", store::generation_name({step, mine_.incarnation})}},
-            {{"step", step}, {"pack_bytes", bytes}});
+    tell_complete(step, commit_ns);
     if (step > mine_.complete_step) note_complete(step);
     beat();
 }

@@ -21,6 +21,7 @@ void node::on_tick() {
     serve_waiting_hellos();
     look_for_ended();
     if (stage_ == stage::training) look_for_late();
+    if (!works_.empty()) update_progress();
     settle_batch_exit();
     if (log_.pending() && log_fd_ >= 0 && keeper_.idle()) flush_log();
 
@@ -31,6 +32,7 @@ void node::on_tick() {
     if (over && stage_ == stage::training && mine_.now != store::phase::ended &&
         std::all_of(ranks_.begin(), ranks_.end(), [](const local_rank& rank) { return rank.left; })) {
         mine_.now = store::phase::ended;
+        if (start_.leading) history("ended", {}, {{"step", mine_.step_max}, {"complete_step", mine_.complete_step}});
         beat();
     }
     const bool abandoned = !anyone && mono_ns() - alone_since_ns_ > alone_ns;
@@ -52,6 +54,8 @@ void node::begin_stop() {
     stopping_ = true;
     if (stage_ == stage::opening || stage_ == stage::choosing) refuse_all(code::unavailable, "the job is ending");
     if (load_ != nullptr) load_->cancel();
+    if (stage_ == stage::training && start_.leading && mine_.now != store::phase::ended)
+        history("stopped", {}, {{"step", mine_.step_max}, {"complete_step", mine_.complete_step}});
     for (uint32_t rank = 0; rank < ranks_.size(); rank++) {
         if (ranks_[rank].present && ranks_[rank].wire == nullptr && !ranks_[rank].left) rank_is_gone(rank);
     }

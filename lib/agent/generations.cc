@@ -8,6 +8,7 @@
 #include "varde.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace varde::agent {
 
@@ -31,6 +32,8 @@ generation_work& node::work_of(uint64_t step) {
     if (step == start_.armed_step) start_.armed_open = false;
     work.saves.resize(ranks_.size());
     work.ranges.resize(ranks_.size());
+    work.sizes.resize(ranks_.size());
+    work.begun_ns = mono_ns();
     if (state_of(step) == nullptr) set_outcome(step, outcome::pending, nullptr, 0);
     return work;
 }
@@ -51,6 +54,7 @@ result<void> node::on_save(uint32_t index, const arena::save& what) {
     auto& work = work_of(what.step);
     work.saves[index] = what;
     work.ranges[index] = *rank.range;
+    work.sizes[index] = rank.range->size_bytes;
     if (start_.fenced) work.job.cancelled = true;
     if (state_of(what.step)->what != outcome::pending) {  // given up before this rank's word came
         let_go(work, index);
@@ -77,6 +81,9 @@ void node::begin_drain(generation_work& work) {
     // With discards under way it is one that was dropped, or that the worker before this one had sealed.
     if (!whole || work.draining || work.discards > 0 || run_ == nullptr) return;
     work.draining = true;
+    if (auto* state = state_of(work.step)) {
+        state->bytes_total = std::accumulate(work.sizes.begin(), work.sizes.end(), uint64_t{0});
+    }
     work.job.id = {work.step, mine_.incarnation};
     for (uint32_t rank = 0; rank < ranks_.size(); rank++) {
         const auto slab = slab_of(rank);
@@ -122,6 +129,7 @@ drain_outcome node::drain_on_mover(generation_work& work) {
 void node::drained(uint64_t step, const drain_outcome& how) {
     const auto found = std::find_if(works_.begin(), works_.end(), [&](const auto& work) { return work->step == step; });
     if (found == works_.end()) return;
+    update_progress();  // a last time while it is pending
     const uint64_t bytes = (*found)->job.image.file_bytes;
     set_outcome(step, how.sealed ? outcome::sealed : outcome::failed, &how, bytes);
     if (how.sealed) {
@@ -267,14 +275,31 @@ void node::set_outcome(uint64_t step, outcome how, const drain_outcome* details,
     }
 }
 
+// What the ranks have copied so far, each in its own counter.
+uint64_t node::staged_bytes(const generation_work& work) const {
+    uint64_t bytes = 0;
+    for (uint32_t rank = 0; rank < ranks_.size(); rank++) {
+        const auto& save = work.saves[rank];
+        const uint64_t staged = control_of(rank)->staged.load(std::memory_order_relaxed);
+        if (!save || staged <= save->first_chunk) continue;
+        bytes += std::min((staged - save->first_chunk) * chunk_bytes(), work.sizes[rank]);
+    }
+    return bytes;
+}
+
 void node::update_progress() {
     mine_.drain_busy = works_.empty() ? 0 : 1;
     mine_.stall_ns = 0;
     for (uint32_t rank = 0; rank < ranks_.size(); rank++)
         mine_.stall_ns = std::max(mine_.stall_ns, control_of(rank)->stall_ns.load(std::memory_order_relaxed));
     for (const auto& work : works_) {
-        if (auto* state = state_of(work->step))
-            state->bytes_done = work->job.bytes_done.load(std::memory_order_relaxed);
+        auto* state = state_of(work->step);
+        if (state == nullptr || state->what != outcome::pending) continue;
+        state->bytes_done = work->job.bytes_done.load(std::memory_order_relaxed);
+        state->bytes_staged = staged_bytes(*work);
+        if (work->staged || state->bytes_total == 0 || state->bytes_staged < state->bytes_total) continue;
+        work->staged = true;
+        mine_.stage_ns = mono_ns() - work->begun_ns;
     }
 }
 
@@ -301,6 +326,7 @@ void node::lead_generations(const view& now) {
         std::any_of(ranks_.begin(), ranks_.end(), [](const local_rank& rank) { return rank.left || rank.gone; });
     if (const auto step = ending ? std::nullopt : schedule_->propose(now)) {
         mine_.proposed_step = *step;
+        history("proposed", {}, {{"step", *step}, {"at_step", mine_.step_max}, {"step_ns", schedule_->step_ns()}});
         log_.info("generation at step " + std::to_string(*step) + " proposed, " +
                   std::to_string(schedule_->step_ns() / ns_per_ms) + " ms per step");
         tell_interval();
@@ -313,6 +339,7 @@ void node::lead_generations(const view& now) {
         history("stretched", {}, {{"count", start_.stretched_reported}});
     }
     report_failures(now);
+    tell_staged(now);
     for (const auto& generation : newly_complete(now, mine_.complete_step)) {
         if (generation.step > start_.committing_step) commit(generation);
     }

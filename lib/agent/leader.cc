@@ -8,6 +8,13 @@ namespace varde::agent {
 using store::outcome;
 using store::phase;
 
+void last_step::see(const store::slot& slot) noexcept {
+    if (slot.step_max < step) return;
+    // Ranks of one step reach it together but for the roster's period: the first to say so is the nearest.
+    wall_ns = slot.step_max > step || wall_ns == 0 ? slot.step_wall_ns : std::min(wall_ns, slot.step_wall_ns);
+    step = slot.step_max;
+}
+
 bool is_silent(const sighting& node, uint64_t silence_ns) noexcept { return node.quiet_ns >= silence_ns; }
 
 uint32_t leader_of(const view& what, uint64_t silence_ns) noexcept {

@@ -26,6 +26,13 @@ struct sighting {
     uint64_t quiet_ns = 0;
 };
 
+// The newest step that any slot tells of, and when it was reached.
+struct last_step {
+    uint64_t step = 0;
+    uint64_t wall_ns = 0;
+    void see(const store::slot& slot) noexcept;
+};
+
 struct view {
     uint64_t now_ns = 0;  // monotonic
     uint32_t self = 0;

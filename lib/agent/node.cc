@@ -31,7 +31,7 @@ constexpr uint64_t places_wanted = 8;  // chunks per slab below which chunks are
 }  // namespace
 
 node::node(settings with, node_memory& memory, ledger& records, inbox& main, logger& log)
-    : with_(std::move(with)), memory_(memory), ledger_(records), main_(main), log_(log),
+    : begun_wall_ns_(wall_ns()), with_(std::move(with)), memory_(memory), ledger_(records), main_(main), log_(log),
       slurm_(with_.slurm_bin, with_.job_id), alone_since_ns_(mono_ns()) {
     mover_.post([this] {
         discard(static_cast<int>(engine_on_mover().in_flight()), "made now, so that the first work finds it");
@@ -261,6 +261,7 @@ void node::begin_start(const arena::hello& facts) {
     shared->complete_step = shared->failed_step = 0;
     if (auto done = ledger_.clear(); !done) log_.error(done.error().context);
     stage_ = stage::opening;
+    start_.hello_wall_ns = wall_ns();
     open_run();
 }
 

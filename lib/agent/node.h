@@ -3,8 +3,8 @@
 // Main loop only.  Whatever waits runs on one of three threads and comes back through the inbox: the pulse (roster),
 // the mover (drain and load, one after the other), the keeper (directory, manifest, history, Slurm).  Split by subject:
 // node.cc ranks and messages, start.cc from hello to restored, choosing.cc what the leader of a start does,
-// generations.cc from save to sealed, committing.cc what all have sealed, watch.cc deaths and requeues, recover.cc
-// taking over from a dead worker, ending.cc the tick and the end.
+// generations.cc from save to sealed, committing.cc what all have sealed, watch.cc deaths and requeues, history.cc the
+// record of what happened, recover.cc taking over from a dead worker, ending.cc the tick and the end.
 #pragma once
 
 #include "agent/drain.h"
@@ -72,9 +72,12 @@ struct local_rank {
 struct generation_work {
     uint64_t step = 0;
     std::vector<std::optional<arena::save>> saves;  // per local rank
-    std::vector<pack::range> ranges;                // as they were at the save
+    std::vector<pack::range> ranges;                // as they were at the save; the drain's, once it has begun
+    std::vector<uint64_t> sizes;                    // of these ranges
     bool draining = false;                          // handed to the mover as a pack
     uint32_t discards = 0;                          // handed to the mover as chunks to let go
+    uint64_t begun_ns = 0;                          // the first save of a rank
+    bool staged = false;                            // all of it
     drain_job job;
 };
 
@@ -92,6 +95,9 @@ struct start_state {
     bool armed_open = false;  // nothing is known of the armed step yet
     uint64_t committing_step = 0;
     std::set<uint64_t> reported_failures;  // steps, for history.jsonl
+    uint64_t told_staged_step = 0;         // likewise
+    uint64_t told_ns = 0;                  // the last event
+    uint64_t hello_wall_ns = 0;            // the first rank's
     uint64_t stretched_reported = 0;
     uint64_t told_interval_s = 0;
     bool requeue_asked = false;
@@ -161,6 +167,8 @@ private:
         std::unique_ptr<open_files> files;
         store::roster roster;
         uint64_t incarnation = 0;
+        bool claimed = false;  // by this call: the start is new
+        last_step before;      // of the incarnation before it
     };
     result<void> read_options();
     static result<opened_run> open_on_keeper(const std::string& directory, const std::string& name,
@@ -196,6 +204,7 @@ private:
     bool passed_by(uint32_t rank, uint64_t step) const;
     void set_outcome(uint64_t step, store::outcome how, const drain_outcome* details, uint64_t bytes);
     store::generation_state* state_of(uint64_t step);
+    uint64_t staged_bytes(const generation_work& work) const;
     void update_progress();
     void lead_generations(const view& now);
     void tell_interval();
@@ -206,8 +215,9 @@ private:
 
     // committing.cc
     void commit(const sealed_generation& generation);
-    void retire_on_keeper(store::run_directory& run, uint32_t keep, store::generation_id newest);
-    void committed(uint64_t step, const result<void>& outcome);
+    std::vector<store::generation_id> retire_on_keeper(store::run_directory& run, uint32_t keep,
+                                                       store::generation_id newest);
+    void committed(uint64_t step, const result<void>& outcome, uint64_t commit_ns);
     void unconfirmed(uint64_t step, const failure& why);
 
     // watch.cc
@@ -218,10 +228,22 @@ private:
     void answer_batch(bool requeued);
     uint32_t keep() const noexcept { return start_.asked.keep.value_or(with_.keep); }
     std::string budget_refusal() const;
-    void history(const char* event, const std::vector<std::pair<std::string, std::string>>& texts,
-                 const std::vector<std::pair<std::string, uint64_t>>& numbers);
+
+    // history.cc
+    using event_texts = std::vector<std::pair<std::string, std::string>>;
+    using event_numbers = std::vector<std::pair<std::string, uint64_t>>;
+    void history(const char* event, const event_texts& texts, const event_numbers& numbers);
+    // An event that says why training has stopped (store::cause).
+    void interrupted(const char* event, const char* why, event_texts texts);
+    void tell_start(const last_step& before);
+    void tell_progress();
+    void tell_staged(const view& now);
+    void tell_sealed(const sealed_generation& generation);
+    void tell_complete(uint64_t step, uint64_t commit_ns);
+    void tell_retired(const std::vector<store::generation_id>& removed);
     void flush_log();
 
+    const uint64_t begun_wall_ns_;  // this process
     settings with_;
     node_memory& memory_;
     ledger& ledger_;

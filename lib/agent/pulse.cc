@@ -103,6 +103,11 @@ result<void> pulse::look(store::slot& mine) {
     mine.sequence = ++sequence_;
     mine.wall_ns = wall_ns();
     call_.steps(mine.step_min, mine.step_max);
+    if (mine.step_max > step_max_) {
+        step_max_ = mine.step_max;
+        step_wall_ns_ = mine.wall_ns;
+    }
+    mine.step_wall_ns = step_wall_ns_;
     if (auto done = roster_.write(mine); !done) return done;
     nodes_[mine.node_index].seen = true;
     nodes_[mine.node_index].slot = mine;

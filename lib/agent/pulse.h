@@ -74,6 +74,8 @@ private:
     std::vector<sighting> nodes_;
     std::vector<uint64_t> looked_ns_;
     uint64_t sequence_ = 0;
+    uint64_t step_max_ = 0;
+    uint64_t step_wall_ns_ = 0;  // when it last grew
     bool failing_ = false;
     bool fenced_ = false;
     std::string other_launch_;  // whose slot 0 is, while our incarnation is not known

@@ -67,6 +67,17 @@ result<uint64_t> take_incarnation(store::roster& roster, const store::slot& mine
     return roster.claim_incarnation(claim_text(mine));
 }
 
+// Node 0 alone takes the number, and tells of it; so it alone looks.
+last_step read_last_step(store::roster& roster, const store::slot& mine) {
+    last_step before;
+    const auto first = roster.read(0);
+    if (mine.incarnation != 0 || mine.node_index != 0 || !first) return before;
+    for (const auto& slot : roster.read_all(first->node_count)) {
+        if (slot && slot->incarnation == first->incarnation) before.see(*slot);
+    }
+    return before;
+}
+
 void read_steps(std::byte* control, uint32_t ranks, uint64_t& step_min, uint64_t& step_max) {
     step_min = UINT64_MAX;
     step_max = 0;
@@ -147,11 +158,13 @@ result<node::opened_run> node::open_on_keeper(const std::string& directory, cons
     run->spread_over(mounts);
     auto roster = run->open_roster(true);
     if (!roster) return roster.error();
+    const last_step before = read_last_step(*roster, mine);
     auto incarnation = take_incarnation(*roster, mine);
     if (!incarnation) return incarnation.error();
     unique_fd log_file = open_log_file(*run, mine.node_index);
     auto files = std::make_unique<open_files>(open_files{std::move(*run), std::move(log_file)});
-    return opened_run{std::move(files), std::move(*roster), *incarnation};
+    const bool claimed = mine.incarnation == 0 && mine.node_index == 0;
+    return opened_run{std::move(files), std::move(*roster), *incarnation, claimed, before};
 }
 
 void node::opened(result<opened_run> made) {
@@ -164,6 +177,7 @@ void node::opened(result<opened_run> made) {
     log_fd_ = opened_.back()->log_file.get();
     if (log_fd_ < 0) log_.warning("couldn't open this node's log in '" + run_->path() + "/log'; syslog has its lines");
     mine_.incarnation = made->incarnation;
+    if (made->claimed) tell_start(made->before);
     start_pulse(std::move(made->roster), made->incarnation);
     if (stage_ == stage::opening) stage_ = stage::choosing;
     if (stage_ == stage::choosing) mine_.now = store::phase::choosing;
@@ -245,6 +259,7 @@ void node::on_seen(std::vector<sighting> seen) {
             if (start_.leading) history("first_step", {}, {{"step", mine_.step_max}});
         }
         if (start_.leading) lead_generations(now);
+        if (start_.leading) tell_progress();
         follow_generation(start_.leading ? mine_ : seen_[leader].slot);
     }
     if (start_.leading) watch_nodes(now);

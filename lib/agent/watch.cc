@@ -1,11 +1,10 @@
-// Deaths: silent nodes, failed batch scripts, and the requeue that follows; and the record of what happened.
+// Deaths: silent nodes, failed batch scripts, and the requeue that follows.
 #include "agent/node.h"
 
 #include "base/clock.h"
 
 #include <algorithm>
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <sys/wait.h>
 
 namespace varde::agent {
@@ -33,7 +32,7 @@ void node::watch_nodes(const view& now) {
     for (const uint32_t index : dead) names += (names.empty() ? "" : ",") + seen_[index].slot.host;
     if (!start_.requeue_asked) {
         log_.error("node " + names + " is silent and training has stopped at step " + std::to_string(mine_.step_max));
-        history("silent", {{"hosts", names}}, {{"step", mine_.step_max}, {"complete_step", mine_.complete_step}});
+        interrupted("silent", store::cause::node, {{"hosts", names}});
     }
     const uint64_t newest = std::max(mine_.complete_step, start_.restored_step);
     const std::string durable = newest == 0 ? "" : ", step " + std::to_string(newest) + " durable";
@@ -125,8 +124,7 @@ void node::settle_batch_exit() {
     std::string refusal = budget_refusal();
     if (newest <= start_.restored_step)
         refusal = "no new generation since the last start, the same failure would come again";
-    history("batch_failed", {{"how", how}, {"not_requeued", refusal}},
-            {{"step", mine_.step_max}, {"complete_step", mine_.complete_step}});
+    interrupted("batch_failed", store::cause::application, {{"how", how}, {"not_requeued", refusal}});
     if (!refusal.empty()) {
         log_.error("the batch script failed (" + how + "), the job is not requeued: " + refusal);
         keeper_.post([this, how, refusal] {
@@ -142,32 +140,6 @@ void node::settle_batch_exit() {
     batch_until_ns_ = mono_ns() + batch_wait_ns;
     request_requeue(batch_requeue_->first, batch_requeue_->second);
     if (!slurm_.present() || !facts_.batch) answer_batch(false);
-}
-
-// ---- History and log
-
-void node::history(const char* event, const std::vector<std::pair<std::string, std::string>>& texts,
-                   const std::vector<std::pair<std::string, uint64_t>>& numbers) {
-    nlohmann::ordered_json line;
-    line["event"] = event;
-    line["wall_ns"] = wall_ns();
-    line["incarnation"] = mine_.incarnation;
-    line["job"] = with_.job_id;
-    line["restart"] = with_.restart_count;
-    line["host"] = with_.host;
-    for (const auto& [key, value] : texts) line[key] = value;
-    for (const auto& [key, value] : numbers) line[key] = value;
-    // Invalid UTF-8 in a host's or file's name is replaced, never thrown.
-    if (run_ == nullptr) return;
-    keeper_.post([this, run = run_, text = line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)] {
-        if (auto done = run->append_history(text); !done)
-            log_.warning("couldn't append to history.jsonl: " + done.error().context);
-    });
-}
-
-void node::flush_log() {
-    if (log_fd_ < 0) return;
-    keeper_.post([this, fd = log_fd_] { log_.flush(fd); });
 }
 
 }  // namespace varde::agent

@@ -176,7 +176,8 @@ result<void> select(int run, const std::string& run_path, uint32_t keep, generat
 
 }  // namespace
 
-result<uint32_t> run_directory::retire(uint32_t keep, generation_id newest, std::vector<std::string>* ret_left) {
+result<uint32_t> run_directory::retire(uint32_t keep, generation_id newest, std::vector<std::string>* ret_left,
+                                       std::vector<generation_id>* ret_removed) {
     if (keep == 0)
         return fail(code::invalid, "couldn't retire checkpoints of '" + path_ + "': at least one must be kept");
     const result<bool> links = may_have_links();
@@ -194,6 +195,7 @@ result<uint32_t> run_directory::retire(uint32_t keep, generation_id newest, std:
     for (const generation_id id : of_run.superfluous) {
         result<void> removed = remove_generation(of, id);
         if (removed) ++removed_count;
+        if (removed && ret_removed != nullptr) ret_removed->push_back(id);
         keep_first(done, std::move(removed));
     }
     if (*links && !of_run.kept.empty()) {

@@ -34,9 +34,10 @@ struct generation_state {
     uint64_t step = 0;  // 0: empty
     outcome what = outcome::none;
     uint32_t os_errno = 0;
-    uint64_t bytes_done = 0;
-    uint64_t bytes_total = 0;
+    uint64_t bytes_done = 0;     // written
+    uint64_t bytes_total = 0;    // of the pack once it is sealed, till then of the shards; 0: not known yet
     uint64_t seal_checksum = 0;  // of the sealed pack's seal
+    uint64_t bytes_staged = 0;
 
     bool operator==(const generation_state&) const = default;
 };
@@ -57,10 +58,12 @@ struct slot {
     phase now = phase::opening;
     uint64_t step_min = 0;  // of the node's ranks
     uint64_t step_max = 0;
+    uint64_t step_wall_ns = 0;  // when step_max last grew, for the record of a start that comes after
     // Generations
     std::array<generation_state, generations_in_slot> generations{};
     uint64_t drain_busy = 0;  // 1 while a generation is being staged or drained
     uint64_t stall_ns = 0;    // the longest of the node's ranks, in their newest generation
+    uint64_t stage_ns = 0;    // from the first save to the last staged byte, of the newest generation staged whole
     uint64_t drain_ns = 0;    // from all saves to the seal, of the newest sealed generation
     // As leader
     uint64_t proposed_step = 0;   // 0: none

@@ -59,7 +59,10 @@ struct disk_slot {
     uint64_t failed_step;
     uint64_t stall_ns;
     uint64_t drain_ns;
-    std::byte zero[3056];  // room for later fields; a reader of this version ignores it
+    uint64_t bytes_staged[generations_in_slot];
+    uint64_t stage_ns;
+    uint64_t step_wall_ns;
+    std::byte zero[3008];  // room for later fields; a reader of this version ignores it
     uint64_t checksum;     // XXH3-64 of all bytes before it: against a torn read or write
 };
 
@@ -76,7 +79,8 @@ static_assert(offsetof(disk_slot, choice_attempt) == 96 && offsetof(disk_slot, c
 static_assert(offsetof(disk_slot, generations) == 144 && offsetof(disk_slot, launch) == 304 &&
               offsetof(disk_slot, host) == 432);
 static_assert(offsetof(disk_slot, reason) == 496 && offsetof(disk_slot, failed_step) == 1008 &&
-              offsetof(disk_slot, stall_ns) == 1016 && offsetof(disk_slot, zero) == 1032 &&
+              offsetof(disk_slot, stall_ns) == 1016 && offsetof(disk_slot, bytes_staged) == 1032 &&
+              offsetof(disk_slot, stage_ns) == 1064 && offsetof(disk_slot, zero) == 1080 &&
               offsetof(disk_slot, checksum) == 4088);
 
 // Copies what fits, never half a character: the text goes to people and into JSON.  `to` is zero already.
@@ -113,6 +117,7 @@ bool get_generations(const disk_slot& from, slot& to) {
         if (!get_enum(one.what, outcome::none, outcome::late, state.what)) return false;
         state.step = one.step;
         state.os_errno = one.os_errno;
+        state.bytes_staged = from.bytes_staged[i];
         state.bytes_done = one.bytes_done;
         state.bytes_total = one.bytes_total;
         state.seal_checksum = one.seal_checksum;
@@ -129,11 +134,13 @@ void get_numbers(const disk_slot& from, slot& to) noexcept {
     to.wall_ns = from.wall_ns;
     to.step_min = from.step_min;
     to.step_max = from.step_max;
+    to.step_wall_ns = from.step_wall_ns;
     to.drain_busy = from.drain_busy;
     to.proposed_step = from.proposed_step;
     to.complete_step = from.complete_step;
     to.failed_step = from.failed_step;
     to.stall_ns = from.stall_ns;
+    to.stage_ns = from.stage_ns;
     to.drain_ns = from.drain_ns;
     to.choice_attempt = from.choice_attempt;
     to.choice_step = from.choice_step;
@@ -152,11 +159,13 @@ void put_numbers(const slot& from, disk_slot& to) noexcept {
     to.wall_ns = from.wall_ns;
     to.step_min = from.step_min;
     to.step_max = from.step_max;
+    to.step_wall_ns = from.step_wall_ns;
     to.drain_busy = from.drain_busy;
     to.proposed_step = from.proposed_step;
     to.complete_step = from.complete_step;
     to.failed_step = from.failed_step;
     to.stall_ns = from.stall_ns;
+    to.stage_ns = from.stage_ns;
     to.drain_ns = from.drain_ns;
     to.choice_attempt = from.choice_attempt;
     to.choice = static_cast<uint32_t>(from.choice);
@@ -179,6 +188,7 @@ void encode_slot(const slot& from, std::array<std::byte, slot_bytes>& to) noexce
         page.generations[i] = {state.step,        static_cast<uint32_t>(state.what),
                                state.os_errno,    state.bytes_done,
                                state.bytes_total, state.seal_checksum};
+        page.bytes_staged[i] = state.bytes_staged;
     }
     put_text(from.launch, page.launch);
     put_text(from.host, page.host);

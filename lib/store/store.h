@@ -8,6 +8,7 @@
 #include "base/handle.h"
 #include "base/result.h"
 #include "pack/layout.h"
+#include "store/history.h"
 #include "store/roster.h"
 
 #include <compare>
@@ -170,12 +171,16 @@ public:
 
     // Deletes complete generations beyond the newest `keep` (at least 1), and incomplete ones older than the oldest
     // kept; never one that is damaged or newer than `newest`.  Called by the leader only, after a commit.  Returns how
-    // many.  One that cannot be read or deleted stays, does not keep the others from going, and is the failure.  What
-    // stays on mounts because it may be another run's, or may still be wanted, is told of in `ret_left`.
-    result<uint32_t> retire(uint32_t keep, generation_id newest, std::vector<std::string>* ret_left = nullptr);
+    // many, and in `ret_removed` which.  One that cannot be read or deleted stays, does not keep the others from going,
+    // and is the failure.  What stays on mounts because it may be another run's, or may still be wanted, is told of in
+    // `ret_left`.
+    result<uint32_t> retire(uint32_t keep, generation_id newest, std::vector<std::string>* ret_left = nullptr,
+                            std::vector<generation_id>* ret_removed = nullptr);
 
-    // Appends one line of JSON to history.jsonl with one write, and syncs it.
+    // Appends one line of JSON (encode_event()) to history.jsonl with one write, and syncs it.
     result<void> append_history(const std::string& line);
+    // not_found: there is none yet.
+    result<history> read_history() const;
 
 private:
     result<bool> may_have_links() const;

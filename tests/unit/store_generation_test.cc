@@ -263,13 +263,3 @@ Test(choose, fifty_generations_of_two_thousand_packs_take_moments) {
     cr_assert(need(run.choose(nullptr)).id == id_of(8, 1));
     cr_assert_lt((mono_ns() - start) / ns_per_ms, 500);
 }
-
-Test(history, one_line_each_and_never_glued_to_a_torn_one) {
-    temporary_directory at;
-    run_directory run = open_run(at);
-    need(run.append_history("{\"a\":1}"));
-    write_file(run.path() + "/history.jsonl", "{\"a\":1}\n{\"b\":");
-    need(run.append_history("{\"c\":3}"));
-    cr_assert(read_file(run.path() + "/history.jsonl") == "{\"a\":1}\n{\"b\":\n{\"c\":3}\n");
-    refused(run.append_history("two\nlines"), code::invalid);
-}

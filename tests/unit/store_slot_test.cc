@@ -19,8 +19,10 @@ slot full_slot() {
     one.step_min = 1200;
     one.step_max = 1201;
     for (size_t i = 0; i < generations_in_slot; ++i)
-        one.generations[i] = {1200 + i,      static_cast<outcome>(i + 1), static_cast<uint32_t>(i), 10 + i, 20 + i,
-                              UINT64_MAX - i};
+        one.generations[i] = {
+            1200 + i, static_cast<outcome>(i + 1), static_cast<uint32_t>(i), 10 + i, 20 + i, UINT64_MAX - i, 30 + i};
+    one.step_wall_ns = 1'699'999'999'000'000'000;
+    one.stage_ns = 5;
     one.drain_busy = 1;
     one.proposed_step = 1400;
     one.complete_step = 1000;
@@ -108,6 +110,9 @@ Test(slot, layout_on_disk_stays) {
     cr_assert_eq(std::memcmp(&bytes[304], "slurm 7.1.0", 12), 0);
     cr_assert_eq(std::memcmp(&bytes[432], "node3", 6), 0);
     cr_assert_eq(std::memcmp(&bytes[496], "chunk 7", 7), 0);
-    cr_assert_eq(number_at(4088), 0x7bf61941a023e4c7ULL, "the checksum of these bytes is %#llx",
+    cr_assert_eq(number_at(1032), 30);
+    cr_assert_eq(number_at(1064), 5);
+    cr_assert_eq(number_at(1072), 1'699'999'999'000'000'000ULL);
+    cr_assert_eq(number_at(4088), 0x866603a86d32e56dULL, "the checksum of these bytes is %#llx",
                  static_cast<unsigned long long>(number_at(4088)));
 }
