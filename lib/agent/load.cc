@@ -241,8 +241,10 @@ result<void> load::verify_and_send(size_t target, size_t place) {
     return {};
 }
 
+// Takes what has been read; waits for the first only where nothing else is to do.
 result<void> load::collect() {
-    auto completions = engine_->wait(1, deadline::in_ms(look_ms));
+    const bool idle = arrived_.empty();
+    auto completions = engine_->wait(idle ? 1 : 0, deadline::in_ms(idle ? look_ms : 0));
     if (!completions) return completions.error();
     for (const auto& done : *completions) {
         const auto target = static_cast<size_t>(done.cookie >> 32);
@@ -262,9 +264,15 @@ result<void> load::collect() {
         } else if (done.bytes != where.size_bytes) {
             return fail(code::damaged, "'" + source.path + "' ends within chunk " + std::to_string(where.index));
         }
-        if (auto sent = verify_and_send(target, place); !sent) return sent;
+        arrived_.push_back({target, place});
     }
     return {};
+}
+
+result<void> load::verify_next() {
+    const arrival next = arrived_.front();
+    arrived_.pop_front();
+    return verify_and_send(next.target, next.place);
 }
 
 bool load::all_taken() const {
@@ -309,8 +317,14 @@ result<void> load::run_lanes() {
             any = any || *submitted;
         }
         if (any && !engine_->full()) continue;
-        auto done = engine_->in_flight() > 0 ? collect() : wait_for_ranks();
-        if (!done) return done;
+        if (engine_->in_flight() > 0) {
+            if (auto done = collect(); !done) return done;
+        } else if (arrived_.empty()) {
+            if (auto done = wait_for_ranks(); !done) return done;
+        }
+        if (!arrived_.empty()) {
+            if (auto done = verify_next(); !done) return done;
+        }
     }
 }
 

@@ -3,7 +3,8 @@
 // Runs on the mover thread.  A chunk is read into a free place of the rank's slab, verified, and only then shown to the
 // rank, which copies what it needs and gives the place back (taken()).  Which bytes go where is pack::plan_restore's
 // work, so the number of ranks or nodes may differ from that of the start that saved.  All ranks of the node are served
-// in turn, so that they load in parallel.
+// in turn, so that they load in parallel.  Reads in place of those that have ended start before the next chunk is
+// verified, because a device that waits for a checksum is idle.
 #pragma once
 
 #include "agent/log.h"
@@ -15,6 +16,7 @@
 #include "store/store.h"
 
 #include <condition_variable>
+#include <deque>
 #include <functional>
 #include <mutex>
 #include <vector>
@@ -118,6 +120,7 @@ private:
     result<void> submit_read(size_t target, size_t place);
     bool send_held(size_t target);
     result<void> collect();
+    result<void> verify_next();
     result<void> verify_and_send(size_t target, size_t place);
     result<void> wait_for_ranks();
     bool all_taken() const;
@@ -132,6 +135,11 @@ private:
     logger& log_;
     std::vector<load_source> sources_;
     uint64_t place_bytes_ = 0;
+    struct arrival {
+        size_t target = 0;
+        size_t place = 0;
+    };
+    std::deque<arrival> arrived_;  // read, and still to be verified
 
     std::mutex mutex_;  // guards lanes_[].places and cancelled_
     std::condition_variable changed_;
