@@ -365,7 +365,7 @@ void node::report_failures(const view& now) {
             const bool bad = state.what == outcome::failed || state.what == outcome::late;
             if (!bad || !start_.reported_failures.insert(state.step).second) continue;
             mine_.failed_step = std::max(mine_.failed_step, state.step);
-            if (start_.requeue_asked) continue;  // the end of the incarnation is no news of its generations
+            if (start_.requeue.asked()) continue;  // the end of the incarnation is no news of its generations
             history(state.what == outcome::failed ? "failed" : "late", {{"host", other.slot.host}},
                     {{"step", state.step}, {"errno", state.os_errno}});
         }

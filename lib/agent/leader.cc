@@ -15,6 +15,22 @@ void last_step::see(const store::slot& slot) noexcept {
     step = slot.step_max;
 }
 
+void look_again(sighting& node, const store::slot* read, const start_identity& start, uint64_t now_ns,
+                uint64_t period_ns) {
+    const uint64_t since_ns = node.looked_ns == 0 ? 0 : now_ns - node.looked_ns;
+    node.looked_ns = now_ns;
+    const bool ours = read != nullptr && read->launch == start.launch &&
+                      (start.incarnation == 0 || read->incarnation == start.incarnation);
+    if (ours && (!node.seen || read->sequence != node.slot.sequence)) {
+        node.seen = true;
+        node.slot = *read;
+        node.quiet_ns = 0;
+        return;
+    }
+    // At most two periods count per look: the time in which this node itself could not read is nobody's silence.
+    node.quiet_ns += std::min(since_ns, 2 * period_ns);
+}
+
 bool is_silent(const sighting& node, uint64_t silence_ns) noexcept { return node.quiet_ns >= silence_ns; }
 
 uint32_t leader_of(const view& what, uint64_t silence_ns) noexcept {
@@ -22,6 +38,11 @@ uint32_t leader_of(const view& what, uint64_t silence_ns) noexcept {
         if (!is_silent(what.nodes[index], silence_ns)) return index;
     }
     return what.self;
+}
+
+uint32_t slots_to_read(const view& what, uint64_t silence_ns) noexcept {
+    const uint32_t leader = leader_of(what, silence_ns);
+    return leader == what.self ? static_cast<uint32_t>(what.nodes.size()) : leader + 1;
 }
 
 outcome outcome_of(const store::slot& node, uint64_t step) noexcept {

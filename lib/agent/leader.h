@@ -13,6 +13,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace varde::agent {
@@ -24,6 +25,7 @@ struct sighting {
     // Time over which the slot was read again and again and had not changed.  Time in which nothing could be read does
     // not count: slow storage is no sign of death.
     uint64_t quiet_ns = 0;
+    uint64_t looked_ns = 0;  // when it was last looked at
 };
 
 // The newest step that any slot tells of, and when it was reached.
@@ -32,6 +34,16 @@ struct last_step {
     uint64_t wall_ns = 0;
     void see(const store::slot& slot) noexcept;
 };
+
+// Whose slots count: those of one start.
+struct start_identity {
+    std::string_view launch;
+    uint64_t incarnation = 0;  // 0: not known yet
+};
+
+// One more look at a node's slot (null: it has none): a new one of this start, or the node is quiet for longer.
+void look_again(sighting& node, const store::slot* read, const start_identity& start, uint64_t now_ns,
+                uint64_t period_ns);
 
 struct view {
     uint64_t now_ns = 0;  // monotonic
@@ -49,6 +61,9 @@ bool is_silent(const sighting& node, uint64_t silence_ns) noexcept;
 
 // The lowest node that is not silent; a node that has not been looked at yet counts as alive.
 uint32_t leader_of(const view& what, uint64_t silence_ns) noexcept;
+
+// How many slots, from node 0 on, this node reads in a beat: the leader all, the others those up to the leader's.
+uint32_t slots_to_read(const view& what, uint64_t silence_ns) noexcept;
 
 // State of one step on one node, none if its slot does not know it.
 store::outcome outcome_of(const store::slot& node, uint64_t step) noexcept;

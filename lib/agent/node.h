@@ -16,6 +16,7 @@
 #include "agent/memory.h"
 #include "agent/placement.h"
 #include "agent/pulse.h"
+#include "agent/requeue.h"
 #include "agent/slurm.h"
 #include "agent/tasks.h"
 #include "base/options.h"
@@ -100,10 +101,7 @@ struct start_state {
     uint64_t hello_wall_ns = 0;            // the first rank's
     uint64_t stretched_reported = 0;
     uint64_t told_interval_s = 0;
-    bool requeue_asked = false;
-    bool requeue_under_way = false;
-    bool requeued = false;
-    uint64_t requeue_again_ns = 0;
+    requeue_wish requeue;
     uint64_t stop_until_ns = 0;
 };
 
@@ -227,7 +225,9 @@ private:
     void settle_batch_exit();
     void answer_batch(bool requeued);
     uint32_t keep() const noexcept { return start_.asked.keep.value_or(with_.keep); }
-    std::string budget_refusal() const;
+    restart_budget budget() const noexcept {
+        return {with_.restart_count, start_.asked.max_restarts.value_or(with_.max_restarts)};
+    }
 
     // history.cc
     using event_texts = std::vector<std::pair<std::string, std::string>>;

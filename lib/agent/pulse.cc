@@ -18,7 +18,7 @@ constexpr uint64_t other_patience_ns = 12 * ns_per_s;
 
 pulse::pulse(store::roster roster, const pulse_options& options, store::slot mine, inbox& main, handlers call)
     : roster_(std::move(roster)), options_(options), main_(main), call_(std::move(call)), mine_(std::move(mine)),
-      nodes_(mine_.node_count), looked_ns_(mine_.node_count, 0) {
+      nodes_(mine_.node_count) {
     thread_ = std::thread([this] { work(); });
     ::pthread_setname_np(thread_.native_handle(), "varde-pulse");
 }
@@ -112,14 +112,13 @@ result<void> pulse::look(store::slot& mine) {
     nodes_[mine.node_index].seen = true;
     nodes_[mine.node_index].slot = mine;
 
-    const view now{mono_ns(), mine.node_index, nodes_};
-    const uint32_t leader = leader_of(now, options_.silence_ns);
-    if (leader == mine.node_index) {
-        auto slots = roster_.read_all(mine.node_count);
-        for (uint32_t index = 0; index < slots.size(); index++) note(index, std::move(slots[index]));
+    const uint32_t count = slots_to_read({mono_ns(), mine.node_index, nodes_}, options_.silence_ns);
+    if (count == mine.node_count) {
+        auto slots = roster_.read_all(count);
+        for (uint32_t index = 0; index < slots.size(); index++) note(index, slots[index]);
         return {};
     }
-    for (uint32_t index = 0; index <= leader; index++) {
+    for (uint32_t index = 0; index < count; index++) {
         if (auto done = look_at(index); !done) return done;
     }
     return {};
@@ -128,18 +127,13 @@ result<void> pulse::look(store::slot& mine) {
 result<void> pulse::look_at(uint32_t index) {
     auto slot = roster_.read(index);
     if (!slot && slot.error().what != code::not_found && slot.error().what != code::damaged) return slot.error();
-    note(index, std::move(slot));
+    note(index, slot);
     return {};
 }
 
-// One more look at a node: new slot, or quiet for longer.
-void pulse::note(uint32_t index, result<store::slot> read) {
-    auto& node = nodes_[index];
-    const uint64_t now = mono_ns();
-    const uint64_t since = looked_ns_[index] == 0 ? 0 : now - looked_ns_[index];
+void pulse::note(uint32_t index, const result<store::slot>& read) {
     if (!read && read.error().what != code::not_found && read.error().what != code::damaged)
         return;  // not looked at all
-    looked_ns_[index] = now;
     uint64_t incarnation = 0;
     std::string launch;
     {
@@ -148,16 +142,9 @@ void pulse::note(uint32_t index, result<store::slot> read) {
         launch = mine_.launch;
         if (index == mine_.node_index) return;
     }
-    const bool ours = read && read->launch == launch && (incarnation == 0 || read->incarnation == incarnation);
-    if (ours && (!node.seen || read->sequence != node.slot.sequence)) {
-        node.seen = true;
-        node.slot = std::move(*read);
-        node.quiet_ns = 0;
-        return;
-    }
-    if (read && index == 0 && incarnation == 0) watch_other(*read);
-    // At most two periods count per look: the time in which this thread itself could not read is nobody's silence.
-    node.quiet_ns += std::min(since, 2 * options_.period_ms * ns_per_ms);
+    if (read && index == 0 && incarnation == 0 && read->launch != launch) watch_other(*read);
+    look_again(nodes_[index], read ? &*read : nullptr, {launch, incarnation}, mono_ns(),
+               options_.period_ms * ns_per_ms);
 }
 
 // Node 0 of this start finds out within seconds that another job has the run, and cannot tell us: slot 0 is that job's.

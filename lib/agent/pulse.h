@@ -53,7 +53,7 @@ private:
     void beat();
     result<void> look(store::slot& mine);
     result<void> look_at(uint32_t index);
-    void note(uint32_t index, result<store::slot> read);
+    void note(uint32_t index, const result<store::slot>& read);
     result<bool> check_fence(const store::slot& mine);
     void adopt();
     void watch_other(const store::slot& other);
@@ -72,7 +72,6 @@ private:
 
     // The thread's own.
     std::vector<sighting> nodes_;
-    std::vector<uint64_t> looked_ns_;
     uint64_t sequence_ = 0;
     uint64_t step_max_ = 0;
     uint64_t step_wall_ns_ = 0;  // when it last grew

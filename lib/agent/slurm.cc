@@ -1,6 +1,7 @@
 // scontrol: calls and the one-line output of `show job`.
 #include "agent/slurm.h"
 
+#include "agent/requeue.h"
 #include "base/process.h"
 #include "base/units.h"
 
@@ -117,12 +118,7 @@ result<void> slurm::comment(const std::string& text) const {
 result<void> slurm::requeue(uint64_t restarts, const std::string& text) const {
     auto facts = job();
     if (!facts) return facts.error();
-    if (facts->restarts != restarts) {
-        return fail(code::fenced,
-                    "the job has been restarted already (" + std::to_string(facts->restarts) + " restarts)");
-    }
-    if (facts->state != "RUNNING") return fail(code::busy, "the job is " + facts->state + ", not running");
-    if (!facts->batch) return fail(code::invalid, "only jobs of sbatch can be requeued");
+    if (const auto may = check_requeue(*facts, restarts); !may) return may;
     if (may_replace(facts->comment)) {
         discard(scontrol({"update", "jobid=" + facts->id, "comment=" + text}), "the requeue matters more");
     }

@@ -11,26 +11,18 @@ namespace varde::agent {
 
 namespace {
 
-constexpr uint64_t requeue_again_ns = 2 * ns_per_s;
 // A failed batch script's last generation may still be on its way to storage; the plugin waits 10 s for the answer.
 constexpr uint64_t batch_wait_ns = 8 * ns_per_s;
 
 }  // namespace
 
-// "" if a restart is within the budget.
-std::string node::budget_refusal() const {
-    const uint32_t most = start_.asked.max_restarts.value_or(with_.max_restarts);
-    if (with_.restart_count < most) return {};
-    return "the budget of " + std::to_string(most) + " restarts is used up (--ckpt-max-restarts)";
-}
-
 void node::watch_nodes(const view& now) {
     if (stage_ != stage::training && stage_ != stage::choosing) return;
     const auto dead = dead_nodes(now, with_.silence_ns, *schedule_);
-    if (dead.empty() || start_.requeued) return;
+    if (dead.empty() || start_.requeue.done()) return;
     std::string names;
     for (const uint32_t index : dead) names += (names.empty() ? "" : ",") + seen_[index].slot.host;
-    if (!start_.requeue_asked) {
+    if (!start_.requeue.asked()) {
         log_.error("node " + names + " is silent and training has stopped at step " + std::to_string(mine_.step_max));
         interrupted("silent", store::cause::node, {{"hosts", names}});
     }
@@ -40,13 +32,12 @@ void node::watch_nodes(const view& now) {
 }
 
 void node::request_requeue(const std::string& why, const std::string& comment) {
-    const bool first = !start_.requeue_asked;
-    start_.requeue_asked = true;
+    const bool first = start_.requeue.ask();
     if (!slurm_.present() || !facts_.batch) {
         if (first) log_.warning(why + "; there is no batch job to requeue, start the training again by hand");
         return;
     }
-    if (const auto refusal = budget_refusal(); !refusal.empty()) {
+    if (const auto refusal = budget_refusal(budget()); !refusal.empty()) {
         if (first) {
             log_.error(why + ", not requeued: " + refusal);
             history("not_requeued", {{"reason", refusal}}, {});
@@ -55,24 +46,20 @@ void node::request_requeue(const std::string& why, const std::string& comment) {
         }
         return;
     }
-    if (start_.requeue_under_way || start_.requeued || mono_ns() < start_.requeue_again_ns) return;
-    start_.requeue_under_way = true;
+    if (!start_.requeue.begin(mono_ns())) return;
     keeper_.post([this, why, comment, restarts = with_.restart_count] {
         auto done = slurm_.requeue(restarts, comment);
         main_.post([this, why, done] {
-            start_.requeue_under_way = false;
-            start_.requeue_again_ns = mono_ns() + requeue_again_ns;
-            // Fenced: another node, or Slurm itself, was quicker.
-            start_.requeued = done.has_value() || done.error().what == code::fenced;
+            start_.requeue.end(done, mono_ns());
             if (done) {
                 log_.warning(why + ": the job is requeued");
                 history("requeued", {{"reason", why}}, {{"complete_step", mine_.complete_step}});
-            } else if (start_.requeued) {
+            } else if (start_.requeue.done()) {
                 log_.info(why + ", but " + done.error().context);
             } else {
                 log_.error(why + ", but the requeue failed: " + done.error().context + "; trying again");
             }
-            if (start_.requeued) answer_batch(true);
+            if (start_.requeue.done()) answer_batch(true);
         });
     });
 }
@@ -105,13 +92,13 @@ void node::answer_batch(bool requeued) {
 
 void node::settle_batch_exit() {
     if (batch_link_ == nullptr || batch_decided_) return;
-    if (start_.requeued) return answer_batch(true);  // and Slurm has ended the script for that
-    if (start_.requeue_asked && mono_ns() < batch_until_ns_) {
+    if (start_.requeue.done()) return answer_batch(true);  // and Slurm has ended the script for that
+    if (start_.requeue.asked() && mono_ns() < batch_until_ns_) {
         if (batch_requeue_) request_requeue(batch_requeue_->first, batch_requeue_->second);  // it may have failed
         return;
     }
     const bool failed = !(WIFEXITED(batch_status_) && WEXITSTATUS(batch_status_) == 0);
-    if (!failed || start_.requeue_asked) return answer_batch(false);
+    if (!failed || start_.requeue.asked()) return answer_batch(false);
     const bool settled = works_.empty() || mono_ns() >= batch_until_ns_ - batch_wait_ns / 2;
     if (!settled) return;
     // Sealed here is good enough: whether the other nodes have sealed it too is decided by reading, at the restart.
@@ -121,9 +108,7 @@ void node::settle_batch_exit() {
     }
     const std::string how = WIFEXITED(batch_status_) ? "exit code " + std::to_string(WEXITSTATUS(batch_status_))
                                                      : "signal " + std::to_string(WTERMSIG(batch_status_));
-    std::string refusal = budget_refusal();
-    if (newest <= start_.restored_step)
-        refusal = "no new generation since the last start, the same failure would come again";
+    const std::string refusal = batch_refusal(newest, start_.restored_step, budget());
     interrupted("batch_failed", store::cause::application, {{"how", how}, {"not_requeued", refusal}});
     if (!refusal.empty()) {
         log_.error("the batch script failed (" + how + "), the job is not requeued: " + refusal);

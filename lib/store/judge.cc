@@ -34,26 +34,10 @@ void damage(generation& what, std::string reason) {
     what.reason = std::move(reason);
 }
 
-struct contents {
-    std::vector<pack_name_parts> packs;
-    bool has_manifest = false;
-    bool has_damage = false;
-};
-
-contents sort_names(const std::vector<std::string>& names) {
-    contents found;
-    for (const std::string& name : names) {
-        if (name == manifest_name) found.has_manifest = true;
-        else if (name == damage_name) found.has_damage = true;
-        else if (const std::optional<pack_name_parts> pack = parse_pack_name(name)) found.packs.push_back(*pack);
-    }
-    return found;
-}
-
 // Counts the sealed packs and names the missing ones.
-void count_packs(const contents& found, judged& of) {
+void count_packs(const std::vector<pack_name_parts>& packs, judged& of) {
     generation& what = of.what;
-    for (const pack_name_parts& pack : found.packs) {
+    for (const pack_name_parts& pack : packs) {
         if (what.node_count != 0 && pack.node_count != what.node_count) {
             damage(what, "it holds packs of " + std::to_string(what.node_count) + " nodes and of " +
                              std::to_string(pack.node_count) + " nodes");
@@ -80,24 +64,6 @@ result<void> read_record(judged& of, const std::string& path) {
     if (record) of.record = std::move(*record);
     else of.what.reason = record.error().context;
     return {};
-}
-
-void compare_record(judged& of) {
-    generation& what = of.what;
-    const manifest& record = *of.record;
-    if (record.id != what.id) return damage(what, "its manifest is that of " + generation_name(record.id));
-    if (what.node_count != 0 && record.packs.size() != what.node_count) {
-        return damage(what, "its manifest lists " + std::to_string(record.packs.size()) + " packs, its packs say " +
-                                std::to_string(what.node_count) + " nodes");
-    }
-    if (what.packs_sealed < record.packs.size()) {
-        const uint32_t first = what.missing.empty() ? 0 : what.missing.front();
-        return damage(what, "it was committed, and " + std::to_string(record.packs.size() - what.packs_sealed) +
-                                " of its packs are gone, the first that of node " + std::to_string(first));
-    }
-    what.committed = true;
-    for (const manifest_pack& pack : record.packs)
-        what.size_bytes += pack.size_bytes;  // broken_rule() has checked the sum
 }
 
 struct size_of_pack {
@@ -155,6 +121,38 @@ result<void> look_on_mounts(const judged& of, std::vector<size_of_pack>& sizes) 
 
 }  // namespace
 
+other_files judge_names(const std::vector<std::string>& names, judged& of) {
+    other_files found;
+    std::vector<pack_name_parts> packs;
+    for (const std::string& name : names) {
+        if (name == manifest_name) found.has_manifest = true;
+        else if (name == damage_name) found.has_damage = true;
+        else if (const std::optional<pack_name_parts> pack = parse_pack_name(name)) packs.push_back(*pack);
+    }
+    count_packs(packs, of);
+    const bool all = of.what.node_count != 0 && of.what.packs_sealed == of.what.node_count;
+    if (of.what.status != generation_status::damaged && all) of.what.status = generation_status::complete;
+    return found;
+}
+
+void judge_record(judged& of) {
+    generation& what = of.what;
+    const manifest& record = *of.record;
+    if (record.id != what.id) return damage(what, "its manifest is that of " + generation_name(record.id));
+    if (what.node_count != 0 && record.packs.size() != what.node_count) {
+        return damage(what, "its manifest lists " + std::to_string(record.packs.size()) + " packs, its packs say " +
+                                std::to_string(what.node_count) + " nodes");
+    }
+    if (what.packs_sealed < record.packs.size()) {
+        const uint32_t first = what.missing.empty() ? 0 : what.missing.front();
+        return damage(what, "it was committed, and " + std::to_string(record.packs.size() - what.packs_sealed) +
+                                " of its packs are gone, the first that of node " + std::to_string(first));
+    }
+    what.committed = true;
+    for (const manifest_pack& pack : record.packs)
+        what.size_bytes += pack.size_bytes;  // broken_rule() has checked the sum
+}
+
 result<judged> judge(int run, const std::string& run_path, generation_id id) {
     judged of;
     of.what.id = id;
@@ -171,12 +169,9 @@ result<judged> judge(int run, const std::string& run_path, generation_id id) {
     if (::fstat(of.directory.get(), &info) != 0) return os_error(errno, "couldn't read '" + path + "'");
     const result<std::vector<std::string>> names = files::read_names(of.directory.get(), path);
     if (!names) return names.error();
-    const contents found = sort_names(*names);
     of.what.wall_ns = changed_ns(info);
     of.owner = info.st_uid;
-    count_packs(found, of);
-    const bool all = of.what.node_count != 0 && of.what.packs_sealed == of.what.node_count;
-    if (of.what.status != generation_status::damaged && all) of.what.status = generation_status::complete;
+    const other_files found = judge_names(*names, of);
     if (found.has_damage) {
         const std::string file(damage_name);
         const result<std::string> text = files::read_text(of.directory.get(), file, 65536, path + "/" + file);
@@ -184,7 +179,7 @@ result<judged> judge(int run, const std::string& run_path, generation_id id) {
     }
     if (found.has_manifest) {
         if (const result<void> read = read_record(of, path); !read) return read.error();
-        if (of.record) compare_record(of);
+        if (of.record) judge_record(of);
     }
     return of;
 }

@@ -17,6 +17,14 @@ struct judged {
     std::optional<manifest> record;
 };
 
+// The pure half: what the names in its directory say of it, and of.record, once that is read.
+struct other_files {
+    bool has_manifest = false;
+    bool has_damage = false;
+};
+other_files judge_names(const std::vector<std::string>& names, judged& of);
+void judge_record(judged& of);
+
 // One read of the directory and one of the manifest: no step per pack, so that fifty generations of 2,048 packs are
 // judged in a moment.  not_found: it is gone, or a file or a link has its name.  Other errors: it could not be read,
 // which says nothing about its worth.

@@ -9,6 +9,7 @@
 #include "store/files.h"
 #include "store/judge.h"
 #include "store/names.h"
+#include "store/selection.h"
 #include "store/spread.h"
 
 #include <algorithm>
@@ -140,36 +141,20 @@ std::vector<std::string> mounts_of(const run_home& run, generation_id id) {
     return {found.begin(), found.end()};
 }
 
-// What of a run stays, and what may go.
-struct selection {
-    std::vector<generation_id> kept;
-    std::vector<generation_id> superfluous;  // newest first
-};
-
 // A generation that cannot be read is neither: it does not count, and it does not go.
-result<void> select(int run, const std::string& run_path, uint32_t keep, generation_id newest, selection& of_run) {
+result<void> select(int run, const std::string& run_path, retention& of_run) {
     const result<std::vector<generation_id>> ids = read_generations(run, run_path);
     if (!ids) return ids.error();
     result<void> done;
     for (const generation_id id : *ids) {
-        if (id > newest) continue;
+        if (!of_run.in_question(id)) continue;
         result<judged> of = judge(run, run_path, id);
         if (!of && of.error().what == code::not_found) continue;
         result<void> readable = of ? result<void>() : of.error();
-        const bool wanted = of && of->what.status == generation_status::complete && of_run.kept.size() < keep;
+        const bool wanted = of && of_run.wants(of->what);
         if (wanted) readable = measure(*of);
-        if (!readable) {
-            keep_first(done, std::move(readable));
-            continue;
-        }
-        const generation_status status = of->what.status;
-        if (wanted && status == generation_status::complete) {
-            of_run.kept.push_back(id);
-            // Those are unfinished and newer than one that stays: they may still be in writing.
-            of_run.superfluous.clear();
-        } else if (!wanted && (status == generation_status::complete || status == generation_status::incomplete)) {
-            of_run.superfluous.push_back(id);
-        }
+        if (readable) of_run.take(of->what, wanted);
+        else keep_first(done, std::move(readable));
     }
     return done;
 }
@@ -185,22 +170,20 @@ result<uint32_t> run_directory::retire(uint32_t keep, generation_id newest, std:
     retirement of{{fd_.get(), path_}, *links, {}};
     // One failure does not keep the others from going, or a full disk would stay full; the first is returned.
     result<void> done = finish_earlier(of);
-    selection of_run;
-    keep_first(done, select(fd_.get(), path_, keep, newest, of_run));
-    for (const generation_id id : of_run.kept) sweep_below(fd_.get(), path_, generation_name(id));
+    retention of_run(keep, newest);
+    keep_first(done, select(fd_.get(), path_, of_run));
+    for (const generation_id id : of_run.kept()) sweep_below(fd_.get(), path_, generation_name(id));
     uint32_t removed_count = 0;
-    if (of_run.kept.empty()) of_run.superfluous.clear();
-    // Oldest first: whatever stops this, the newer ones are still there.
-    std::reverse(of_run.superfluous.begin(), of_run.superfluous.end());
-    for (const generation_id id : of_run.superfluous) {
+    for (const generation_id id : of_run.superfluous()) {
         result<void> removed = remove_generation(of, id);
         if (removed) ++removed_count;
         if (removed && ret_removed != nullptr) ret_removed->push_back(id);
         keep_first(done, std::move(removed));
     }
-    if (*links && !of_run.kept.empty()) {
-        const auto mounts = mounts_of(of.run, of_run.kept.front());
-        for (std::string& stray : find_strays(of.run, mounts, of_run.kept.back())) of.left.push_back(std::move(stray));
+    if (*links && !of_run.kept().empty()) {
+        const auto mounts = mounts_of(of.run, of_run.kept().front());
+        for (std::string& stray : find_strays(of.run, mounts, of_run.kept().back()))
+            of.left.push_back(std::move(stray));
     }
     if (ret_left != nullptr) *ret_left = std::move(of.left);
     if (!done) return std::move(done).error();

@@ -3,6 +3,7 @@
 #include "base/options.h"
 #include "store/files.h"
 #include "store/judge.h"
+#include "store/selection.h"
 #include "store/spread.h"
 
 #include <algorithm>
@@ -125,24 +126,14 @@ result<bool> run_directory::may_have_links() const {
 result<generation> run_directory::choose(const generation_id* before) const {
     const result<std::vector<generation_id>> ids = read_generations(fd_.get(), path_);
     if (!ids) return ids.error();
-    std::string reasons;  // why the newest few are no use
-    unsigned damaged_count = 0;
+    candidates of_run(before);
     for (const generation_id id : *ids) {
         result<judged> of = judge_with_sizes(fd_.get(), path_, id);
         if (!of && of.error().what == code::not_found) continue;
         if (!of) return std::move(of).error();
-        const bool in_question = before == nullptr || id < *before;
-        if (in_question && of->what.status == generation_status::complete) return std::move(of->what);
-        if (of->what.status != generation_status::damaged) continue;
-        if (++damaged_count <= 3)
-            reasons += (reasons.empty() ? "" : "; ") + generation_name(id) + ": " + of->what.reason;
+        if (of_run.take(of->what)) return std::move(of->what);
     }
-    if (damaged_count > 0)
-        return fail(code::damaged, "no complete checkpoint is left in '" + path_ + "' (" + reasons + ")");
-    if (before != nullptr)
-        return fail(code::damaged,
-                    "no complete checkpoint in '" + path_ + "' is older than " + generation_name(*before));
-    return fail(code::not_found, "no checkpoint was completed in '" + path_ + "' so far");
+    return of_run.none(path_);
 }
 
 result<generation> run_directory::choose_step(uint64_t step) const {
