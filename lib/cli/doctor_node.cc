@@ -104,13 +104,22 @@ void check_lock_limit(const host& machine, findings& into) {
                               : "/etc/security/limits.d/varde.conf: * hard memlock unlimited"});
 }
 
+// The arena is shared memory, for which the kernel has a setting of its own; also where huge pages are wanted, because
+// there may be none.
+void check_large_pages(const host& machine, findings& into) {
+    constexpr const char* file = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
+    const std::string setting = first_line(text_at(machine, file));
+    const bool refused = setting.find("[never]") != std::string::npos || setting.find("[deny]") != std::string::npos;
+    if (!refused) {
+        into.push_back({verdict::ok, "large pages for the arena", setting.empty() ? "not there" : setting, ""});
+        return;
+    }
+    into.push_back({verdict::warn, "large pages for the arena",
+                    setting + "; on pages of 4 KiB, transfers cost more and the epilog gives back some GiB a second",
+                    std::string("/etc/tmpfiles.d/varde.conf: w ") + file + " - - - - advise"});
+}
+
 void check_huge_pages(const host& machine, findings& into) {
-    const std::string transparent = first_line(text_at(machine, "/sys/kernel/mm/transparent_hugepage/enabled"));
-    if (transparent.find("[never]") == std::string::npos)
-        into.push_back({verdict::ok, "transparent huge pages", transparent.empty() ? "not there" : transparent, ""});
-    else
-        into.push_back({verdict::warn, "transparent huge pages", transparent + "; copies to the arena are slower",
-                        "/etc/tmpfiles.d/varde.conf: w /sys/kernel/mm/transparent_hugepage/enabled - - - - madvise"});
     const uint64_t wanted = machine.site.huge_page_bytes;
     if (wanted == 0) return;
     const std::string folder = "/sys/kernel/mm/hugepages/hugepages-" + std::to_string(wanted / 1024) + "kB";
@@ -221,6 +230,7 @@ void check_storage_network(const host& machine, findings& into) {
 
 void check_memory(const host& machine, findings& into) {
     check_lock_limit(machine, into);
+    check_large_pages(machine, into);
     check_huge_pages(machine, into);
     const std::string group = memory_group(machine);
     const bool writable = !group.empty() && ::access((machine.root + group).c_str(), W_OK) == 0;

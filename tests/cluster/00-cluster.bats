@@ -265,7 +265,7 @@ up_with_ctrl_c() {
     diff <(echo "$before") <(host_state)
 }
 
-# A stand-in for each program that `up` runs first: it does the work and then signals the whole group, as a terminal does.
+# A stand-in for each program that `up` runs first: it works, and then signals the whole group, as a terminal does.
 @test "an interrupt just after any of its commands is not forgotten" {
     local second="$BATS_TEST_TMPDIR/second" bin="$BATS_TEST_TMPDIR/bin" program signal
     for program in readlink dirname realpath mkdir chmod cp; do

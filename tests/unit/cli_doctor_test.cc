@@ -40,7 +40,7 @@ struct node {
         write("/proc/100/limits", "Max locked memory         unlimited            unlimited            bytes\n");
         write("/proc/self/mountinfo", "30 25 0:26 / /sys/fs/cgroup rw shared:4 - cgroup2 cgroup2 rw\n");
         write("/sys/fs/cgroup/cgroup.controllers", "cpuset cpu io memory pids\n");
-        write("/sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n");
+        write("/sys/kernel/mm/transparent_hugepage/shmem_enabled", "always within_size [advise] never deny force\n");
         write("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "64\n");
         write("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", "60\n");
         write("/proc/sys/kernel/osrelease", "6.1.0-18-amd64\n");
@@ -268,9 +268,12 @@ Test(cli_doctor, finds_what_is_wrong_with_the_machine) {
         {"little to lock",
          [](node& n) { n.write("/proc/100/limits", "Max locked memory         65536      8388608       bytes\n"); },
          verdict::warn, "locked memory", "slurmd: 8 MiB", "LimitMEMLOCK=infinity"},
-        {"no transparent pages",
-         [](node& n) { n.write("/sys/kernel/mm/transparent_hugepage/enabled", "always madvise [never]\n"); },
-         verdict::warn, "transparent huge pages", "[never]", "transparent_hugepage/enabled - - - - madvise"},
+        {"no large pages",
+         [](node& n) {
+             n.write("/sys/kernel/mm/transparent_hugepage/shmem_enabled",
+                     "always within_size advise [never] deny force\n");
+         },
+         verdict::warn, "large pages for the arena", "[never]", "transparent_hugepage/shmem_enabled - - - - advise"},
         {"no huge pages", [](node& n) { n.remove("/sys/kernel/mm/hugepages/hugepages-2048kB"); }, verdict::wrong,
          "huge pages of 2 MiB", "none of this size", "huge_pages: off"},
         {"no memory controller", [](node& n) { n.write("/sys/fs/cgroup/cgroup.controllers", "cpuset cpu\n"); },
