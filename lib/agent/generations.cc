@@ -154,7 +154,7 @@ void node::drained(uint64_t step, const drain_outcome& how) {
 
 // For ranks that die and come back on this node (load.h).
 void node::note_held(const drain_job& job) {
-    held_ = {job.id, job.image.chunk_bytes, {}};
+    held_ = {job.id, job.image.chunk_bytes, {}, job.image.who.node_index};
     for (size_t i = 0; i < job.sources.size(); i++) {
         const auto& source = job.sources[i];
         if (source.held())

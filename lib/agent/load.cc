@@ -86,8 +86,8 @@ result<load_source> load::open_source(uint32_t node_index) {
     return source;
 }
 
-// The ordinary restart: as many nodes and ranks as before, and ours are all in our own pack.
-bool load::own_pack_suffices(const load_source& mine) const {
+// The ordinary restart: as many nodes and ranks as before, and ours are all in one pack.
+bool load::pack_suffices(const load_source& mine) const {
     if (mine.image.who.world != job_.world) return false;
     return std::all_of(job_.targets.begin(), job_.targets.end(), [&](const load_target& target) {
         return std::any_of(mine.image.ranges.begin(), mine.image.ranges.end(),
@@ -95,16 +95,26 @@ bool load::own_pack_suffices(const load_source& mine) const {
     });
 }
 
+// True: the pack of that node has all that our ranks want, and is the only one to read.
+result<bool> load::open_one_source(uint32_t node_index) {
+    auto source = open_source(node_index);
+    if (!source) return source.error();
+    if (!pack_suffices(*source)) return false;
+    source->held = io::held_file(*engine_, source->fd.get());
+    sources_.push_back(std::move(*source));
+    return true;
+}
+
 result<void> load::open_sources() {
     if (job_.saved_node_count == job_.node_count) {
-        auto mine = open_source(job_.node_index);
-        if (!mine) return mine.error();
-        const bool suffices = own_pack_suffices(*mine);
-        if (suffices) {
-            mine->held = io::held_file(*engine_, mine->fd.get());
-            sources_.push_back(std::move(*mine));
-            return {};
-        }
+        // Where a spare has taken the place of a node that died, Slurm counts the nodes of the step anew: this one may
+        // have another number than when it saved what it holds.
+        const bool holds = job_.held.id == job_.id && job_.held.node_index < job_.saved_node_count;
+        const uint32_t first = holds ? job_.held.node_index : job_.node_index;
+        auto found = open_one_source(first);
+        if (found && !*found && first != job_.node_index) found = open_one_source(job_.node_index);
+        if (!found) return found.error();
+        if (*found) return {};
     }
     for (uint32_t index = 0; index < job_.saved_node_count; index++) {
         auto source = open_source(index);
@@ -149,7 +159,7 @@ result<void> load::make_lanes() {
     return {};
 }
 
-// Only for the ordinary restart: the target wants its own range of our own pack, and that is what its slab has.
+// Only for the ordinary restart: the target wants its own range of one pack, and that is what its slab has.
 const held_range* load::held_of(const load_target& target, const std::vector<load_step>& steps) const {
     if (job_.held.id != job_.id || sources_.size() != 1 || steps.empty()) return nullptr;
     const auto& image = sources_[0].image;
@@ -232,6 +242,7 @@ result<void> load::verify_and_send(size_t target, size_t place) {
         source.held = {};
         source.fd.reset();
     }
+    (lanes_[target].held != nullptr ? memory_bytes_ : storage_bytes_) += where.size_bytes;
     for (auto& copy : step.copies) copy.place_offset += place * place_bytes_;
     {
         const std::lock_guard guard(mutex_);
@@ -336,6 +347,9 @@ result<void> load::carry_out(io::engine& engine) {
     // Reads in flight still write into the slabs.
     settle_transfers(*engine_, log_, run_.path() + "/" + store::generation_name(job_.id));
     sources_.clear();  // on this thread: the engine, which holds their files, is its own
+    if (done)
+        log_.info("step " + std::to_string(job_.id.step) + " loaded: " + format_bytes(memory_bytes_) +
+                  " from this node's memory, " + format_bytes(storage_bytes_) + " from storage");
     return done;
 }
 

@@ -43,6 +43,7 @@ struct held_generation {
     store::generation_id id;  // step 0: none
     uint64_t chunk_bytes = 0;
     std::vector<held_range> ranges;
+    uint32_t node_index = 0;  // in the start that saved: whose pack has the checksums
 };
 
 struct load_job {
@@ -94,6 +95,9 @@ public:
     // Loads everything; returns when every rank has taken its last chunk.  damaged: a pack breaks its format or a
     // checksum; mismatch: what is stored does not fit; other codes: the storage or a rank failed.
     result<void> carry_out(io::engine& engine);
+    // What the ranks were sent, by where it came from.
+    uint64_t memory_bytes() const noexcept { return memory_bytes_; }
+    uint64_t storage_bytes() const noexcept { return storage_bytes_; }
 
     // Main loop: the rank has copied the chunk; or a rank is gone.
     void taken(uint32_t local_rank, uint64_t ticket);
@@ -110,9 +114,10 @@ private:
     };
 
     result<void> open_sources();
+    result<bool> open_one_source(uint32_t node_index);
     result<load_source> open_source(uint32_t node_index);
     result<unique_fd> open_file(uint32_t node_index, uint64_t* ret_file_bytes) const;
-    bool own_pack_suffices(const load_source& mine) const;
+    bool pack_suffices(const load_source& mine) const;
     result<void> make_lanes();
     result<void> run_lanes();
     const held_range* held_of(const load_target& target, const std::vector<load_step>& steps) const;
@@ -135,6 +140,8 @@ private:
     logger& log_;
     std::vector<load_source> sources_;
     uint64_t place_bytes_ = 0;
+    uint64_t memory_bytes_ = 0;
+    uint64_t storage_bytes_ = 0;
     struct arrival {
         size_t target = 0;
         size_t place = 0;

@@ -29,9 +29,47 @@ Test(agent_held, what_the_memory_holds_is_not_read) {
         n.hold(first);
         need(n.carry_out());
         n.check_memory();
+        cr_assert_gt(n.memory_bytes, 0);
+        cr_assert_eq(n.storage_bytes, 0);
     }
     node_that_loads without(s.run, 1, 2, 2, 2, enough_places);
     store_test::refused(without.carry_out(), code::damaged);
+}
+
+// A spare has taken a dead node's place, and Slurm has given this node another number; its ranks are the same.
+Test(agent_held, a_node_with_a_new_number_still_holds_what_it_has_saved) {
+    saved s(3, 2);
+    node_that_loads n(s.run, 2, 3, 2, 3, enough_places);
+    n.hold(0);
+    n.job_.node_index = 1;
+    break_data(s.run, 1, 3);
+    break_data(s.run, 2, 3);
+    need(n.carry_out());
+    n.check_memory();
+    cr_assert_eq(n.storage_bytes, 0);
+}
+
+// The spare itself: its number says nothing of where its ranks' shards lie, and it holds nothing.
+Test(agent_held, a_spare_reads_the_dead_nodes_shards) {
+    saved s(3, 2);
+    node_that_loads n(s.run, 1, 3, 2, 3, enough_places);
+    n.job_.node_index = 2;
+    need(n.carry_out());
+    n.check_memory();
+    cr_assert_eq(n.memory_bytes, 0);
+    cr_assert_gt(n.storage_bytes, 0);
+}
+
+// A start with as many nodes whose ranks were dealt out in another way: what is held is another rank's.
+Test(agent_held, what_is_held_of_other_ranks_is_not_taken) {
+    saved s(3, 2);
+    node_that_loads n(s.run, 1, 3, 2, 3, enough_places);
+    n.hold(0);
+    for (auto& range : n.job_.held.ranges) range.rank += 2;  // node 2's
+    n.job_.held.node_index = 2;
+    need(n.carry_out());
+    n.check_memory();
+    cr_assert_eq(n.memory_bytes, 0);
 }
 
 Test(agent_held, memory_that_was_overwritten_is_read_from_storage) {

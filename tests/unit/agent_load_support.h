@@ -116,6 +116,8 @@ public:
             });
         }
         auto done = work.carry_out(engine_);
+        memory_bytes = work.memory_bytes();
+        storage_bytes = work.storage_bytes();
         {
             const std::lock_guard guard(mutex_);
             over_ = true;
@@ -131,7 +133,7 @@ public:
 
     // Puts the ranks' own bytes into the slabs as their save has left them, from chunk `first` of each ring on.
     void hold(uint64_t first) {
-        job_.held = {job_.id, chunk_bytes, {}};
+        job_.held = {job_.id, chunk_bytes, {}, job_.node_index};
         for (const auto& target : job_.targets) {
             const uint64_t places = target.slab_bytes / chunk_bytes;
             const auto bytes = wanted_bytes(target.wanted, target.wanted.rank, world_);
@@ -147,6 +149,8 @@ public:
     int deaf_rank = -1;  // takes no chunk
     int cancel_after_ms = -1;
     bool forged = false;
+    uint64_t memory_bytes = 0;  // of what was carried out
+    uint64_t storage_bytes = 0;
     load_job job_;
 
 private:
