@@ -6,6 +6,7 @@
 #   make unit           unit tests only, no root needed       (TEST=pack runs pack_test and pack_*_test)
 #   make cluster        tests on a real Slurm of namespaced nodes, needs root   (TEST=10 runs tests/cluster/10-*.bats)
 #   make python         tests with PyTorch, which packaging/setup-python fetches once for a machine
+#   make recovery       every way a run stops, each on a cluster of its own, with its times   (RECOVERY="node hang")
 #   make asan           unit tests with AddressSanitizer and UndefinedBehaviorSanitizer, in build/asan
 #   make fuzz           grow the fuzzers' corpora for FUZZ_S seconds each (clang++)
 #   make bench          figures of this machine, as ratios against fio and memcpy

@@ -1,6 +1,7 @@
 # What `make check` and its parts run.  tests/run counts and sums up; tests/README.md says how to run one test alone.
 
 .PHONY: check setup unit checks python cluster demo asan fuzz bench
+.PHONY: check setup unit checks cluster recovery demo asan fuzz bench
 fuzzers := $(patsubst tests/fuzz/%_fuzz.cc,%,$(wildcard tests/fuzz/*_fuzz.cc))
 replays := $(patsubst %,$(O)/tests/fuzz/%_replay,$(fuzzers))
 pack_tests = $(filter $(O)/tests/unit/pack_%,$(unit_tests))
@@ -38,6 +39,11 @@ asan: setup
 sanitized: all $(unit_tests) $(replays)
 	@export ASAN_OPTIONS=abort_on_error=1:detect_leaks=1 UBSAN_OPTIONS=print_stacktrace=1; \
 	  tests/run $(O) unit && TEST=corpus tests/run $(O) checks
+
+# RECOVERY="node ranks" runs these cases; else all of them, and a restart that takes longer than its goal is a failure.
+recovery: setup
+	+@$(MAKE) --no-print-directory $(parallel) all
+	@VARDE_BUILD=$(O) tests/cluster/recovery $(or $(RECOVERY),--goals)
 
 demo:
 	@packaging/setup build demo
