@@ -1,7 +1,6 @@
 # What `make check` and its parts run.  tests/run counts and sums up; tests/README.md says how to run one test alone.
 
-.PHONY: check setup unit checks python cluster demo asan fuzz bench
-.PHONY: check setup unit checks cluster recovery demo asan fuzz bench
+.PHONY: check setup unit checks python cluster recovery demo asan fuzz bench
 fuzzers := $(patsubst tests/fuzz/%_fuzz.cc,%,$(wildcard tests/fuzz/*_fuzz.cc))
 replays := $(patsubst %,$(O)/tests/fuzz/%_replay,$(fuzzers))
 pack_tests = $(filter $(O)/tests/unit/pack_%,$(unit_tests))
