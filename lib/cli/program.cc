@@ -22,12 +22,14 @@ struct request {
     list_options list;
     verify_options verify;
     show_options show;
+    report_options report;
     config_options config;
     topo_options topo;
     doctor_options doctor;
     CLI::App* list_verb = nullptr;
     CLI::App* verify_verb = nullptr;
     CLI::App* show_verb = nullptr;
+    CLI::App* report_verb = nullptr;
     CLI::App* config_verb = nullptr;
     CLI::App* topo_verb = nullptr;
     CLI::App* doctor_verb = nullptr;
@@ -52,6 +54,14 @@ void describe_topo(CLI::App& verb, topo_options& wanted) {
     add("--svg", wanted.svg, "FILE", "draw into a file");
     verb.add_flag("--plan", wanted.plan, "print the plan as the agent reads it");
     verb.add_flag("--json", wanted.json, "print JSON");
+}
+
+void describe_report(CLI::App& program, request& wanted) {
+    wanted.report_verb = program.add_subcommand("report", "tell what happened to a run, and what it cost");
+    wanted.report_verb->add_option("DIR", wanted.report.path, "default: the current directory")->type_name("");
+    auto* html = wanted.report_verb->add_option("--html", wanted.report.html, "draw it into a page")->type_name("FILE");
+    wanted.report_verb->add_flag("--all", wanted.report.all, "also the older generations");
+    wanted.report_verb->add_flag("--json", wanted.report.json, "print JSON")->excludes(html);
 }
 
 void describe_site_verbs(CLI::App& program, request& wanted) {
@@ -96,6 +106,7 @@ void describe(CLI::App& program, request& wanted) {
         ->type_name("GLOB");
     wanted.show_verb->add_flag("--json", wanted.show.json, "print JSON");
 
+    describe_report(program, wanted);
     describe_site_verbs(program, wanted);
 }
 
@@ -117,6 +128,7 @@ status carry_out(const request& wanted, console to) {
     if (wanted.list_verb->parsed()) return list(wanted.list, to);
     if (wanted.verify_verb->parsed()) return verify(wanted.verify, to);
     if (wanted.show_verb->parsed()) return show(wanted.show, to);
+    if (wanted.report_verb->parsed()) return report(wanted.report, to);
     if (wanted.doctor_verb->parsed()) return doctor(wanted.doctor, to);
     if (wanted.topo_verb->parsed()) return topo(wanted.topo, to);
     return show_config(wanted.config, to);

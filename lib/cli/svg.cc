@@ -30,6 +30,16 @@ void svg_canvas::line(double x, double y, double to_x, double to_y, std::string_
         fmt::format("<line x1=\"{:g}\" y1=\"{:g}\" x2=\"{:g}\" y2=\"{:g}\" class=\"{}\"/>\n", x, y, to_x, to_y, style);
 }
 
+void svg_canvas::path(const std::vector<std::pair<double, double>>& points, std::string_view style) {
+    elements_ += fmt::format("<polyline class=\"{}\" points=\"", style);
+    for (const auto& [x, y] : points) elements_ += fmt::format("{:.2f},{:.2f} ", x, y);
+    elements_ += "\"/>\n";
+}
+
+void svg_canvas::circle(double x, double y, double radius, std::string_view style) {
+    elements_ += fmt::format("<circle cx=\"{:.2f}\" cy=\"{:.2f}\" r=\"{:g}\" class=\"{}\"/>\n", x, y, radius, style);
+}
+
 void svg_canvas::text(double x, double y, std::string_view style, const std::string& words) {
     elements_ += fmt::format("<text x=\"{:g}\" y=\"{:g}\" class=\"{}\">{}</text>\n", x, y, style, svg_escaped(words));
 }
@@ -48,6 +58,11 @@ void svg_canvas::put(const svg_canvas& other, double x, double y) {
     begin_at(x, y);
     elements_ += other.elements_;
     end();
+}
+
+std::string svg_canvas::figure(double width, double height, const std::string& label) const {
+    return fmt::format("<svg viewBox=\"0 0 {:g} {:g}\" role=\"img\" aria-label=\"{}\">\n{}</svg>\n", width, height,
+                       svg_escaped(label), elements_);
 }
 
 std::string svg_canvas::picture(double width, double height, std::string_view style_sheet) const {

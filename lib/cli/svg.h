@@ -3,6 +3,8 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 namespace varde::cli {
 
@@ -12,6 +14,9 @@ public:
     // `style` is a class of the picture's style sheet.
     void rectangle(double x, double y, double width, double height, std::string_view style);
     void line(double x, double y, double to_x, double to_y, std::string_view style);
+    // Straight from one to the next; at least two of them.
+    void path(const std::vector<std::pair<double, double>>& points, std::string_view style);
+    void circle(double x, double y, double radius, std::string_view style);
     void text(double x, double y, std::string_view style, const std::string& words);
     // Words that a pointer over what follows, up to end(), shows.
     void begin_tip(const std::string& words);
@@ -21,6 +26,8 @@ public:
     // What another canvas holds, moved.
     void put(const svg_canvas& other, double x, double y);
 
+    // Inside a page, whose style sheet it uses: as wide as there is room.  `label` is for who cannot see.
+    std::string figure(double width, double height, const std::string& label) const;
     // The whole file: white ground, style sheet, elements.
     std::string picture(double width, double height, std::string_view style_sheet) const;
 

@@ -31,6 +31,14 @@ struct show_options {
 };
 status show(const show_options& options, console to);
 
+struct report_options {
+    std::string path = ".";
+    std::string html;  // a file to write the page into; empty: text or JSON is printed
+    bool json = false;
+    bool all = false;  // also the older generations
+};
+status report(const report_options& options, console to);
+
 struct config_options {
     std::string file;  // empty: /etc/varde/varde.yaml
     std::string run_directory = "/run/varde";
