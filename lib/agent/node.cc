@@ -116,6 +116,7 @@ void node::refuse_all(code what, const std::string& text) {
 result<void> node::on_frame(link& from, const arena::frame& what) {
     using arena::message;
     if (what.type == message::batch_exit) return on_batch_exit(from, what);
+    if (what.type == message::no_nodes) return on_no_nodes(what);
     if (what.type == message::hello) {
         auto facts = arena::decode<arena::hello>(what.payload);
         return facts ? on_hello(from, *facts) : facts.error();

@@ -102,6 +102,9 @@ struct start_state {
     uint64_t stretched_reported = 0;
     uint64_t told_interval_s = 0;
     requeue_wish requeue;
+    uint64_t in_place_until_ns = 0;  // nodes are dead, and `varde run` has until then; 0: none is
+    bool in_place_asked = false;     // the history, whether it has started the step again
+    bool in_place_over = false;      // it cannot or did not: the job is requeued
     uint64_t stop_until_ns = 0;
 };
 
@@ -220,6 +223,8 @@ private:
 
     // watch.cc
     void watch_nodes(const view& now);
+    bool leave_to_varde_run();
+    result<void> on_no_nodes(const arena::frame& what);
     void request_requeue(const std::string& why, const std::string& comment);
     result<void> on_batch_exit(link& from, const arena::frame& what);
     void settle_batch_exit();

@@ -13,6 +13,16 @@ namespace {
 
 // A failed batch script's last generation may still be on its way to storage; the plugin waits 10 s for the answer.
 constexpr uint64_t batch_wait_ns = 8 * ns_per_s;
+// `varde run` sees the silence when the leader does; until it has told what it does it asks Slurm for the nodes that
+// are left and tries to reach them.
+constexpr uint64_t in_place_wait_ns = 20 * ns_per_s;
+
+bool is_restarted_in_place(const store::run_directory& run, uint64_t incarnation) {
+    const auto told = run.read_history();
+    return told && std::any_of(told->events.begin(), told->events.end(), [&](const store::history_event& event) {
+               return event.incarnation == incarnation && event.name == store::restarted_in_place;
+           });
+}
 
 }  // namespace
 
@@ -22,13 +32,39 @@ void node::watch_nodes(const view& now) {
     if (dead.empty() || start_.requeue.done()) return;
     std::string names;
     for (const uint32_t index : dead) names += (names.empty() ? "" : ",") + seen_[index].slot.host;
-    if (!start_.requeue.asked()) {
+    if (!start_.requeue.asked() && start_.in_place_until_ns == 0) {
         log_.error("node " + names + " is silent and training has stopped at step " + std::to_string(mine_.step_max));
         interrupted("silent", store::cause::node, {{"hosts", names}});
     }
+    if (leave_to_varde_run()) return;
     const uint64_t newest = std::max(mine_.complete_step, start_.restored_step);
     const std::string durable = newest == 0 ? "" : ", step " + std::to_string(newest) + " durable";
     request_requeue("node " + names + " is dead", "varde: " + names + " silent, requeued" + durable);
+}
+
+// Starting the step again on the nodes that are left is faster than a requeue.  Where `varde run` has died, with the
+// batch host or alone, the job is requeued after a while.  Where it has told that it starts the step again its ranks
+// may need minutes to come.
+bool node::leave_to_varde_run() {
+    if (facts_.batch != arena::batch_in_place || start_.in_place_over) return false;
+    if (start_.in_place_until_ns == 0) start_.in_place_until_ns = mono_ns() + in_place_wait_ns;
+    if (mono_ns() < start_.in_place_until_ns || start_.in_place_asked) return true;
+    start_.in_place_asked = true;
+    keeper_.post([this, start = start_number_.load(), run = run_, incarnation = mine_.incarnation] {
+        const bool told = is_restarted_in_place(*run, incarnation);
+        main_.post([this, start, told] {
+            if (start == start_number_) start_.in_place_over = !told;
+        });
+    });
+    return true;
+}
+
+// The leader's next look does the rest.
+result<void> node::on_no_nodes(const arena::frame& what) {
+    auto body = arena::decode<arena::no_nodes>(what.payload);
+    if (!body) return body.error();
+    start_.in_place_over = true;
+    return {};
 }
 
 void node::request_requeue(const std::string& why, const std::string& comment) {
@@ -108,7 +144,9 @@ void node::settle_batch_exit() {
     }
     const std::string how = WIFEXITED(batch_status_) ? "exit code " + std::to_string(WEXITSTATUS(batch_status_))
                                                      : "signal " + std::to_string(WTERMSIG(batch_status_));
-    const std::string refusal = batch_refusal(newest, start_.restored_step, budget());
+    // A dead node is no failure that would come again.
+    const bool dead = start_.in_place_until_ns != 0;
+    const std::string refusal = dead ? budget_refusal(budget()) : batch_refusal(newest, start_.restored_step, budget());
     interrupted("batch_failed", store::cause::application, {{"how", how}, {"not_requeued", refusal}});
     if (!refusal.empty()) {
         log_.error("the batch script failed (" + how + "), the job is not requeued: " + refusal);

@@ -80,8 +80,8 @@ bool known(uint32_t number) noexcept {
 bool plausible(const hello& body) noexcept {
     return body.rank < body.world && body.world <= limits::world_max && body.local_rank < body.local_count &&
            body.local_count <= limits::local_ranks_max && body.node_index < body.node_count &&
-           body.node_count <= limits::nodes_max && body.again <= 1 && body.batch <= 1 && body.numa_node >= -1 &&
-           body.numa_node < static_cast<int32_t>(limits::numa_nodes_max);
+           body.node_count <= limits::nodes_max && body.again <= 1 && body.batch <= batch_in_place &&
+           body.numa_node >= -1 && body.numa_node < static_cast<int32_t>(limits::numa_nodes_max);
 }
 
 }  // namespace
@@ -305,6 +305,14 @@ template <>
 result<bye> decode<bye>(std::string_view payload) {
     if (!payload.empty()) return malformed("bye");
     return bye{};
+}
+
+std::string encode(const no_nodes&) { return {}; }
+
+template <>
+result<no_nodes> decode<no_nodes>(std::string_view payload) {
+    if (!payload.empty()) return malformed("no_nodes");
+    return no_nodes{};
 }
 
 }  // namespace varde::arena

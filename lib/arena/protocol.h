@@ -14,6 +14,9 @@
 //               sets `staged` past the chunks that it leaves out, so that the agent never takes old bytes for new ones
 //   bye         the rank closes the run; the agent answers bye
 //
+//   no_nodes    from `varde run`, which says no hello: it cannot start the step again in place; requeue the job; no
+//               answer
+//
 // An agent whose worker was restarted knows its ranks from its ledger; the rank says hello again (`again` set) and
 // goes on. Everything that happens often (due, progress, staged, released, complete) is in shared memory (control.h).
 #pragma once
@@ -44,9 +47,15 @@ enum class message : uint16_t {
     save = 9,
     give_up = 10,
     bye = 11,
+    no_nodes = 12,
     batch_exit = VARDE_FRAME_BATCH_EXIT,
     batch_answer = VARDE_FRAME_BATCH_ANSWER,
 };
+
+// Who starts the training again.
+constexpr uint8_t batch_none = 0;      // a person
+constexpr uint8_t batch_requeue = 1;   // the job has a batch script, so it can be requeued
+constexpr uint8_t batch_in_place = 2;  // ... and `varde run` in it starts the step again, before the job is requeued
 
 struct hello {
     uint32_t rank = 0, world = 0, local_rank = 0, local_count = 0, node_index = 0, node_count = 0;
@@ -55,8 +64,8 @@ struct hello {
     std::string directory, name;              // absolute path; of the run
     uint64_t interval_s = 0;                  // 0: only what varde_save is called for
     std::string keep, restart, max_restarts;  // texts of the --ckpt-* options; empty: default
-    uint8_t batch = 0;                        // 1: the job can be requeued (it has a batch script)
-    int32_t numa_node = -1;                   // where its memory or its GPU is; -1: no matter
+    uint8_t batch = batch_none;
+    int32_t numa_node = -1;  // where its memory or its GPU is; -1: no matter
 };
 
 struct welcome {
@@ -106,6 +115,7 @@ struct give_up {
     uint64_t step = 0;
 };
 struct bye {};
+struct no_nodes {};
 
 // Payloads.  decode() takes only what encode() can have made; anything else is `invalid`.
 std::string encode(const hello&);
@@ -119,6 +129,7 @@ std::string encode(const restored&);
 std::string encode(const save&);
 std::string encode(const give_up&);
 std::string encode(const bye&);
+std::string encode(const no_nodes&);
 template <class T>
 result<T> decode(std::string_view payload);
 
@@ -200,6 +211,10 @@ template <>
 constexpr message type_of<bye>() {
     return message::bye;
 }
+template <>
+constexpr message type_of<no_nodes>() {
+    return message::no_nodes;
+}
 
 template <>
 result<hello> decode<hello>(std::string_view payload);
@@ -223,6 +238,8 @@ template <>
 result<give_up> decode<give_up>(std::string_view payload);
 template <>
 result<bye> decode<bye>(std::string_view payload);
+template <>
+result<no_nodes> decode<no_nodes>(std::string_view payload);
 
 template <class T>
 std::string frame_of(const T& body) {

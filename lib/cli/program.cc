@@ -26,6 +26,7 @@ struct request {
     config_options config;
     topo_options topo;
     doctor_options doctor;
+    run_options run;
     CLI::App* list_verb = nullptr;
     CLI::App* verify_verb = nullptr;
     CLI::App* show_verb = nullptr;
@@ -33,6 +34,7 @@ struct request {
     CLI::App* config_verb = nullptr;
     CLI::App* topo_verb = nullptr;
     CLI::App* doctor_verb = nullptr;
+    CLI::App* run_verb = nullptr;
 };
 
 void describe_topo(CLI::App& verb, topo_options& wanted) {
@@ -62,6 +64,16 @@ void describe_report(CLI::App& program, request& wanted) {
     auto* html = wanted.report_verb->add_option("--html", wanted.report.html, "draw it into a page")->type_name("FILE");
     wanted.report_verb->add_flag("--all", wanted.report.all, "also the older generations");
     wanted.report_verb->add_flag("--json", wanted.report.json, "print JSON")->excludes(html);
+}
+
+void describe_run(CLI::App& program, request& wanted) {
+    wanted.run_verb = program.add_subcommand("run", "start a step of Slurm, and start it again when it fails");
+    wanted.run_verb->add_option("--run", wanted.run.run, "the run's directory, where the program names it itself")
+        ->type_name("DIR");
+    wanted.run_verb->add_option("--file", wanted.run.file, "default: /etc/varde/varde.yaml")->type_name("FILE");
+    wanted.run_verb->add_option("COMMAND", wanted.run.command, "after --: srun, its options, the program")
+        ->type_name("")
+        ->required();
 }
 
 void describe_site_verbs(CLI::App& program, request& wanted) {
@@ -108,6 +120,7 @@ void describe(CLI::App& program, request& wanted) {
 
     describe_report(program, wanted);
     describe_site_verbs(program, wanted);
+    describe_run(program, wanted);
 }
 
 // Help and version are results, too; everything else that ends the parsing is wrong usage.
@@ -129,6 +142,7 @@ status carry_out(const request& wanted, console to) {
     if (wanted.verify_verb->parsed()) return verify(wanted.verify, to);
     if (wanted.show_verb->parsed()) return show(wanted.show, to);
     if (wanted.report_verb->parsed()) return report(wanted.report, to);
+    if (wanted.run_verb->parsed()) return static_cast<status>(run_step(wanted.run, to));  // the step's own
     if (wanted.doctor_verb->parsed()) return doctor(wanted.doctor, to);
     if (wanted.topo_verb->parsed()) return topo(wanted.topo, to);
     return show_config(wanted.config, to);

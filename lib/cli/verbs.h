@@ -72,6 +72,14 @@ struct doctor_options {
 };
 status doctor(const doctor_options& options, console to);
 
+struct run_options {
+    std::string run;   // the run's directory; empty: as the ranks find it
+    std::string file;  // empty: /etc/varde/varde.yaml
+    std::vector<std::string> command;
+};
+// The exit status is the step's.
+int run_step(const run_options& options, console to);
+
 // "varde: TEXT" on the error stream.
 void complain(console to, const failure& why);
 

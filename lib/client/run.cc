@@ -80,7 +80,7 @@ arena::hello hello_of(const settings& with) {
     body.keep = with.keep;
     body.restart = with.restart;
     body.max_restarts = with.max_restarts;
-    body.batch = with.batch ? 1 : 0;
+    if (with.batch) body.batch = with.in_place ? arena::batch_in_place : arena::batch_requeue;
     body.numa_node = wanted_numa_node().value_or(-1);
     return body;
 }

@@ -121,6 +121,8 @@ result<settings> read_settings(const given_options& given, environment get, cons
     made.job_id = text_of(get, "SLURM_JOB_ID");
     // sbatch sets this in the batch script, and srun hands it on; salloc does not.
     made.batch = !made.job_id.empty() && text_of(get, "ENVIRONMENT") == "BATCH";
+    // With the job's number: a job that this one submits inherits the variable, and nobody watches that one's steps.
+    made.in_place = made.batch && text_of(get, "SLURM_VARDE_RUN") == made.job_id;
     return made;
 }
 

@@ -30,6 +30,7 @@ struct settings {
     uint64_t interval_s = 0;                  // or interval_auto_s
     std::string keep, restart, max_restarts;  // checked texts; empty: default
     bool batch = false;                       // the job has a batch script, so it can be requeued
+    bool in_place = false;                    // `varde run` has started this step
     uint32_t copy_threads = 0;                // 0: as many as is sensible
 };
 

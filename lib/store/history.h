@@ -39,6 +39,9 @@ constexpr const char* time_limit = "time_limit";
 constexpr const char* preemption = "preemption";
 }  // namespace cause
 
+// By `varde run`, before it does; the leader looks for it.
+constexpr const char* restarted_in_place = "restarted_in_place";
+
 constexpr uint64_t event_bytes_max = 16'384;             // a longer line is no event
 constexpr uint64_t history_bytes_max = 256ULL << 20;     // a year of a restless run; of more the newest part is read
 constexpr uint64_t event_ahead_ns = 86'400'000'000'000;  // clocks of nodes may differ, but not by more than a day

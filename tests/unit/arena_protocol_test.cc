@@ -76,6 +76,7 @@ Test(arena_protocol, every_message_is_accepted_whole_and_in_no_other_form) {
     accepts_only_itself(save{1200, 3, 17, 4});
     accepts_only_itself(give_up{1200});
     accepts_only_itself(bye{});
+    accepts_only_itself(no_nodes{});
 }
 
 Test(arena_protocol, a_layout_arrives_as_it_was_sent) {
@@ -97,6 +98,12 @@ Test(arena_protocol, hello_with_impossible_numbers_is_refused) {
     hello body = some_hello();
     body.rank = body.world;
     cr_assert(!decode<hello>(encode(body)));
+    body = some_hello();
+    body.batch = batch_in_place;
+    cr_assert(decode<hello>(encode(body)).has_value());
+    body.batch++;
+    cr_assert(!decode<hello>(encode(body)));
+    body = some_hello();
     for (const int32_t node : {-2, 1024}) {
         body = some_hello();
         body.numa_node = node;

@@ -105,3 +105,10 @@ Test(client_settings, a_name_for_the_start_may_be_given) {
 }
 
 Test(client_settings, salloc_is_no_batch_job) { cr_assert(!read({{"SLURM_JOB_ID", "9"}})->batch); }
+
+Test(client_settings, varde_run_watches_the_steps_of_its_own_job_only) {
+    cr_assert(read({{"SLURM_JOB_ID", "9"}, {"ENVIRONMENT", "BATCH"}, {"SLURM_VARDE_RUN", "9"}})->in_place);
+    cr_assert(!read({{"SLURM_JOB_ID", "10"}, {"ENVIRONMENT", "BATCH"}, {"SLURM_VARDE_RUN", "9"}})->in_place);
+    cr_assert(!read({{"SLURM_JOB_ID", "9"}, {"SLURM_VARDE_RUN", "9"}})->in_place, "nobody can requeue it");
+    cr_assert(!read({{"SLURM_JOB_ID", "9"}, {"ENVIRONMENT", "BATCH"}})->in_place);
+}
