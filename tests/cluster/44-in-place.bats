@@ -108,7 +108,7 @@ crash_a_rank() { "$cluster" exec "$1" pkill -KILL -n -f examples/train; }
     within 60 ended
     run ! said 'started again in place'
     name=${name}b run=${run}b
-    submit_in_place --no-requeue
+    submit_in_place --ckpt-max-restarts=0 # or the failed script is requeued
     within 60 complete 1
     "$cluster" exec node1 pkill -TERM -f 'varde run'
     within 60 ended
