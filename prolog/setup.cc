@@ -49,6 +49,8 @@ agent_plan plan_agent(const job_directory& directory, const request& job, const 
                       where.config,
                       "--max-restarts",
                       std::to_string(job.wish.max_restarts.value_or(site.max_restarts))};
+    if (job.wish.final_exits)
+        plan.arguments.insert(plan.arguments.end(), {"--final-exits", format_exit_codes(*job.wish.final_exits)});
     if (made.planned) plan.arguments.insert(plan.arguments.end(), {"--plan", directory.path() + "/" + plan_name});
     if (made.huge_page_bytes != 0)
         plan.arguments.insert(plan.arguments.end(), {"--huge-pages", std::to_string(made.huge_page_bytes)});

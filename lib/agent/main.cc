@@ -38,13 +38,14 @@ struct arguments {
     std::string plan_file;
     agent::arena_wish arena;
     bool max_restarts_given = false;
+    bool final_exits_given = false;
     agent::settings with;
 };
 
 constexpr const char* usage =
     "usage: varde-agent --listen-fd N --ready-fd N --job ID --arena-bytes N [--huge-pages BYTES] [--plan FILE]\n"
-    "                   [--restart-count N] [--slurm-bin DIR] [--config FILE] [--max-restarts N]        (by the "
-    "prolog)\n"
+    "                   [--restart-count N] [--slurm-bin DIR] [--config FILE] [--max-restarts N]\n"
+    "                   [--final-exits LIST]  (by the prolog)\n"
     "       varde-agent --embedded --socket PATH [--arena-bytes N] [--config FILE]  (by the library)\n";
 
 // An embedded agent inside a Slurm job, where no prolog has started one: it can still requeue the job, if the host's
@@ -70,6 +71,7 @@ enum : int {
     slurm_bin,
     config_file,
     max_restarts,
+    final_exits,
     embedded,
     socket_path,
     version
@@ -84,6 +86,7 @@ constexpr option option_names[] = {{"listen-fd", required_argument, nullptr, lis
                                    {"slurm-bin", required_argument, nullptr, slurm_bin},
                                    {"config", required_argument, nullptr, config_file},
                                    {"max-restarts", required_argument, nullptr, max_restarts},
+                                   {"final-exits", required_argument, nullptr, final_exits},
                                    {"embedded", no_argument, nullptr, embedded},
                                    {"socket", required_argument, nullptr, socket_path},
                                    {"version", no_argument, nullptr, version},
@@ -105,6 +108,13 @@ result<void> take_option(arguments& given, int which, const std::string& text) {
     case huge_pages: return number(given.arena.huge_page_bytes, 1ULL << 30);
     case plan: given.plan_file = text; return {};
     case max_restarts: given.max_restarts_given = true; return number(given.with.max_restarts, UINT32_MAX);
+    case final_exits: {
+        auto codes = parse_exit_codes(text);
+        if (!codes) return codes.error();
+        given.final_exits_given = true;
+        given.with.final_exits = *codes;
+        return {};
+    }
     case slurm_bin: given.with.slurm_bin = text; return {};
     case config_file: given.config_file = text; return {};
     case embedded: given.with.embedded = true; return {};
@@ -134,6 +144,7 @@ result<void> fill_in(arguments& given) {
     given.with.node_mtbf_ns = uint64_t{site->node_mtbf_h} * 3600 * 1'000'000'000;
     given.with.keep = site->keep;
     if (!given.max_restarts_given) given.with.max_restarts = site->max_restarts;
+    if (!given.final_exits_given) given.with.final_exits = site->final_exits;
     if (given.with.embedded) find_job(given);
     if (given.with.slurm_bin.empty() && given.with.job_id != 0) {
         given.with.slurm_bin = site->bin_dir.empty() ? "/usr/bin" : site->bin_dir;

@@ -44,6 +44,7 @@ struct settings {
     uint64_t write_bytes_per_s = 0;   // 0: no limit
     uint32_t keep = 0;                // where the job does not say
     uint32_t max_restarts = 0;
+    exit_codes final_exits;         // of the batch script
     std::vector<arena_part> parts;  // of the arena, where its NUMA nodes are known
     topo::cpu_set writer_cpus;      // empty: any
     bool embedded = false;          // started by the library: ends with its last rank
@@ -228,6 +229,7 @@ private:
     void request_requeue(const std::string& why, const std::string& comment);
     result<void> on_batch_exit(link& from, const arena::frame& what);
     void settle_batch_exit();
+    void judge_batch_exit(const std::string& state);
     void answer_batch(bool requeued);
     uint32_t keep() const noexcept { return start_.asked.keep.value_or(with_.keep); }
     restart_budget budget() const noexcept {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "agent/slurm.h"
+#include "base/exit_codes.h"
 
 #include <cstdint>
 #include <string>
@@ -17,9 +18,14 @@ struct restart_budget {
 // "" while one more is within the budget.
 std::string budget_refusal(const restart_budget& budget);
 
-// Why a job whose batch script has failed is not started again, "" where it is.  `newest_step`: the newest that is
-// sealed; `restored_step`: where this start began.
-std::string batch_refusal(uint64_t newest_step, uint64_t restored_step, const restart_budget& budget);
+// Why a job whose batch script has failed is not started again, "" where it is.
+struct batch_end {
+    int wait_status = 0;
+    uint64_t newest_step = 0;    // the newest that is sealed
+    uint64_t restored_step = 0;  // where this start began
+};
+std::string batch_refusal(const batch_end& end, const exit_codes& final_exits, const restart_budget& budget);
+std::string ending_of(int wait_status);  // "exit code 3", "signal 9"
 
 // What keeps the start that began after `restarts` restarts from requeueing its job.  fenced: it has been requeued
 // since, by another node, by Slurm or by the user.  busy: it is ending or being requeued, which shows as soon as that

@@ -2,11 +2,16 @@
 #include "agent/slurm.h"
 
 #include "agent/requeue.h"
+#include "base/handle.h"
 #include "base/process.h"
 #include "base/units.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 namespace varde::agent {
 
@@ -20,6 +25,7 @@ bool may_replace(const std::string& comment) { return comment.empty() || comment
 // Free text in the output (names, paths, the comment itself) may hold blanks and even "Key=" of its own.  Keys come in
 // a fixed order, so a key counts only at the start or after a blank, and the comment is cut at the key that follows it
 // in every version.
+constexpr const char* keys_after_output[] = {" Power=", " CpusPer", " MemPer", " Tres", " Mail", " NtasksPerTRES:"};
 constexpr const char* keys_after_comment[] = {" Power=", " TresPerNode=", " MailUser=", " StdErr=", " NtasksPerTRES:"};
 
 std::string comment_of(const std::string& line) {
@@ -31,6 +37,34 @@ std::string comment_of(const std::string& line) {
     std::string text = line.substr(from, end == std::string::npos ? end : end - from);
     while (!text.empty() && (text.back() == ' ' || text.back() == '\n')) text.pop_back();
     return text;
+}
+
+// StdErr, StdIn and StdOut stand together near the end, in this order, in every version.  Newer ones leave StdErr empty
+// where it is StdOut.
+std::string error_file_of(const std::string& line) {
+    const size_t in = line.rfind(" StdIn=");
+    const size_t error = in == std::string::npos ? in : line.rfind(" StdErr=", in);
+    const size_t out = in == std::string::npos ? in : line.find(" StdOut=", in);
+    if (error == std::string::npos || out == std::string::npos) return {};
+    if (error + 8 < in) return line.substr(error + 8, in - error - 8);
+    const size_t from = out + 8;
+    size_t end = std::min(line.find('\n', from), line.size());
+    for (const char* key : keys_after_output) end = std::min(end, line.find(key, from));
+    return line.substr(from, line.find_last_not_of(' ', end - 1) + 1 - from);
+}
+
+// Appends to a file that is there: the job has made it, and if not (a pattern that Slurm has left as it is, another
+// node's local directory), nobody would find what we make.
+result<void> append_line(const std::string& path, const std::string& text) {
+    const unique_fd file(::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+    if (!file) return os_error(errno, "couldn't open the job's output '" + path + "'");
+    struct stat about {};
+    if (::fstat(file.get(), &about) != 0 || !S_ISREG(about.st_mode))
+        return fail(code::invalid, "the job's output '" + path + "' is no file");
+    const std::string line = text + "\n";
+    if (::write(file.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size()))
+        return os_error(errno, "couldn't write to the job's output '" + path + "'");
+    return {};
 }
 
 }  // namespace
@@ -72,6 +106,7 @@ job_facts parse_job(const std::string& whole) {
     facts.batch = field_of(line, "BatchFlag") != "0" && !field_of(line, "BatchFlag").empty();
     facts.requeue = field_of(line, "Requeue") != "0";
     facts.comment = comment_of(line);
+    facts.error_file = error_file_of(line);
     return facts;
 }
 
@@ -115,6 +150,15 @@ result<void> slurm::comment(const std::string& text) const {
     return {};
 }
 
+result<void> slurm::tell(const std::string& text) const {
+    auto facts = job();
+    if (!facts) return facts.error();
+    auto written = append_line(facts->error_file, text);
+    if (!may_replace(facts->comment)) return written;
+    auto done = scontrol({"update", "jobid=" + facts->id, "comment=" + text});
+    return done ? written : result<void>(done.error());
+}
+
 result<void> slurm::requeue(uint64_t restarts, const std::string& text) const {
     auto facts = job();
     if (!facts) return facts.error();
@@ -124,6 +168,7 @@ result<void> slurm::requeue(uint64_t restarts, const std::string& text) const {
     }
     auto done = scontrol({"requeue", facts->id});
     if (!done) return done.error();
+    discard(append_line(facts->error_file, text), "the comment has it, and history.jsonl");
     return {};
 }
 

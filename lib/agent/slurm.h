@@ -17,6 +17,7 @@ struct job_facts {
     bool batch = false;
     bool requeue = false;
     std::string comment;
+    std::string error_file;  // the batch script's standard error, which is its output unless the user has split them
 };
 
 class slurm {
@@ -32,6 +33,8 @@ public:
     result<void> requeue(uint64_t restarts, const std::string& comment) const;
     // Sets the comment unless the user has put a text of their own there.
     result<void> comment(const std::string& text) const;
+    // The same, and a line in the job's output: for what the user must know after the job's end.
+    result<void> tell(const std::string& text) const;
 
 private:
     result<std::string> scontrol(std::vector<std::string> arguments) const;

@@ -78,7 +78,7 @@ void node::request_requeue(const std::string& why, const std::string& comment) {
             log_.error(why + ", not requeued: " + refusal);
             history("not_requeued", {{"reason", refusal}}, {});
             keeper_.post(
-                [this, refusal] { discard(slurm_.comment("varde: not requeued: " + refusal), "the log has it"); });
+                [this, refusal] { discard(slurm_.tell("varde: not requeued: " + refusal), "the log has it"); });
         }
         return;
     }
@@ -137,27 +137,42 @@ void node::settle_batch_exit() {
     if (!failed || start_.requeue.asked()) return answer_batch(false);
     const bool settled = works_.empty() || mono_ns() >= batch_until_ns_ - batch_wait_ns / 2;
     if (!settled) return;
+    batch_decided_ = true;
+    if (!slurm_.present()) return judge_batch_exit("");
+    keeper_.post([this] {
+        const auto facts = slurm_.job();
+        main_.post([this, state = facts ? facts->state : ""] { judge_batch_exit(state); });
+    });
+}
+
+// `state`: the job's; "" where Slurm does not say.
+void node::judge_batch_exit(const std::string& state) {
+    const std::string how = ending_of(batch_status_);
+    if (!state.empty() && state != "RUNNING") {  // scancel, the time limit, a requeue: Slurm ended the script
+        log_.info("the batch script ended (" + how + "): the job is " + state);
+        return answer_batch(false);
+    }
     // Sealed here is good enough: whether the other nodes have sealed it too is decided by reading, at the restart.
     uint64_t newest = mine_.complete_step;
-    for (const auto& state : mine_.generations) {
-        if (state.what == store::outcome::sealed) newest = std::max(newest, state.step);
+    for (const auto& one : mine_.generations) {
+        if (one.what == store::outcome::sealed) newest = std::max(newest, one.step);
     }
-    const std::string how = WIFEXITED(batch_status_) ? "exit code " + std::to_string(WEXITSTATUS(batch_status_))
-                                                     : "signal " + std::to_string(WTERMSIG(batch_status_));
     // A dead node is no failure that would come again.
     const bool dead = start_.in_place_until_ns != 0;
-    const std::string refusal = dead ? budget_refusal(budget()) : batch_refusal(newest, start_.restored_step, budget());
+    const std::string refusal =
+        dead ? budget_refusal(budget())
+             : batch_refusal({batch_status_, newest, start_.restored_step}, with_.final_exits, budget());
     interrupted("batch_failed", store::cause::application, {{"how", how}, {"not_requeued", refusal}});
     if (!refusal.empty()) {
         log_.error("the batch script failed (" + how + "), the job is not requeued: " + refusal);
         keeper_.post([this, how, refusal] {
             // Before the answer: once the plugin has it the job ends, and an ended job takes no comment.
-            discard(slurm_.comment("varde: " + how + ", not requeued: " + refusal), "the log has it");
+            discard(slurm_.tell("varde: " + how + ", not requeued: " + refusal), "the log has it");
             main_.post([this] { answer_batch(false); });
         });
-        batch_decided_ = true;
         return;
     }
+    batch_decided_ = false;
     batch_requeue_ = {"the batch script failed (" + how + ")",
                       "varde: " + how + ", requeued, step " + std::to_string(newest) + " durable"};
     batch_until_ns_ = mono_ns() + batch_wait_ns;

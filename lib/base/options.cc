@@ -100,7 +100,14 @@ result<void> apply_max_restarts(options& target, std::string_view text) {
     return {};
 }
 
-constexpr std::array<option_rule, 7> rules{{
+result<void> apply_final_exits(options& target, std::string_view text) {
+    auto codes = parse_exit_codes(text);
+    if (!codes) return std::move(codes).error();
+    target.final_exits = *codes;
+    return {};
+}
+
+constexpr std::array<option_rule, 8> rules{{
     {"ckpt-interval", "INTERVAL", "TIME",
      "checkpoint every TIME (20 = minutes, 90s, 1h30m, HH:MM:SS); auto: computed; off: none", "20m", apply_interval},
     {"ckpt-dir", "DIR", "PATH", "directory of the checkpoints; %u user, %j job id, %x job name", "/scratch/%u/ckpt",
@@ -113,6 +120,8 @@ constexpr std::array<option_rule, 7> rules{{
      "auto", apply_restart},
     {"ckpt-max-restarts", "MAX_RESTARTS", "N", "how often the job may be requeued after failures", "10",
      apply_max_restarts},
+    {"ckpt-final-exits", "FINAL_EXITS", "LIST", "exit codes of the batch script after which it is not started again",
+     "2,64-78", apply_final_exits},
 }};
 
 // One value of a pattern as one name of a path.

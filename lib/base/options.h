@@ -5,6 +5,7 @@
 // thread.
 #pragma once
 
+#include "base/exit_codes.h"
 #include "base/result.h"
 
 #include <cstdint>
@@ -30,6 +31,7 @@ struct options {
     restart_policy restart = restart_policy::automatic;
     uint64_t restart_step = 0;  // where restart is `step`
     std::optional<uint32_t> max_restarts;
+    std::optional<exit_codes> final_exits;  // of the batch script, after which the job is not requeued
 
     bool wanted() const noexcept { return interval_s.has_value() && *interval_s > 0; }
 };

@@ -5,6 +5,7 @@
 // file may say, and how a key is added.
 #pragma once
 
+#include "base/exit_codes.h"
 #include "base/result.h"
 #include "config/storage.h"
 
@@ -37,6 +38,7 @@ struct config {
     // defaults: what a job gets where its options are silent
     uint32_t keep = 3;
     uint32_t max_restarts = 100;
+    exit_codes final_exits;  // of batch scripts, after which their jobs are not requeued
 
     // prolog, epilog, controller
     uint32_t ready_ms = 900;  // the prolog waits so long for the agent; then the node is "degraded"

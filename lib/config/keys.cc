@@ -144,6 +144,17 @@ constexpr value_rule mounts{apply_mounts,
                             },
                             [] { return std::string("PATH PATH, mount points; or \"\""); }};
 
+result<void> apply_final_exits(config& target, std::string_view text) {
+    auto codes = parse_exit_codes(text);
+    if (!codes) return std::move(codes).error();
+    target.final_exits = *codes;
+    return {};
+}
+
+constexpr value_rule final_exits{apply_final_exits,
+                                 [](const config& source) { return format_exit_codes(source.final_exits); },
+                                 [] { return std::string("codes from 1 to 255 and ranges of them; or none"); }};
+
 result<void> apply_bin_dir(config& target, std::string_view text) {
     if (!text.empty() && text.front() != '/') return fail(code::invalid, "it is not an absolute path");
     if (text.size() >= limits::path_bytes_max) return fail(code::invalid, "it is too long");
@@ -241,6 +252,10 @@ constexpr config_key keys[] = {
      "How many complete checkpoints stay.", "KEEP"},
     {"defaults", "max_restarts", "requeues", "100", number<&config::max_restarts, 0, limits::count_option_max>,
      "How often one job is requeued after failures.", "MAX_RESTARTS"},
+    {"defaults", "final_exits", "", "2,64-78", final_exits,
+     "Exit codes of a batch script after which its job is not requeued, because the same failure would come again: a "
+     "wrong option, a missing file.",
+     "FINAL_EXITS"},
     {"prolog", "ready_ms", "milliseconds", "900", number<&config::ready_ms, 50, 60'000>,
      "How long the prolog waits for the agent; later, the node's state is \"degraded\" and the job starts without it."},
     {"prolog", "probe_s", "seconds", "5", number<&config::probe_s, 1, probe_s_max>,

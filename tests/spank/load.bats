@@ -59,7 +59,8 @@ refused_by_us() { # REGEX OPTIONS...
         run "$program" --help
         echo "$output"
         [[ $status -eq 0 ]]
-        for option in interval=TIME dir=PATH name=NAME keep=N memory=SIZE restart=auto max-restarts=N; do
+        for option in interval=TIME dir=PATH name=NAME keep=N memory=SIZE restart=auto max-restarts=N \
+            final-exits=LIST; do
             [[ $output == *"--ckpt-$option"* ]]
         done
     done
@@ -68,7 +69,7 @@ refused_by_us() { # REGEX OPTIONS...
 @test "right values pass" {
     reaches_controller
     reaches_controller --ckpt-interval=20m --ckpt-dir=/p/%u/%x --ckpt-name=n --ckpt-keep=2 --ckpt-memory=10% \
-        --ckpt-restart=never --ckpt-max-restarts=3
+        --ckpt-restart=never --ckpt-max-restarts=3 --ckpt-final-exits=2,64-78
     reaches_controller --ckpt-interval=off
     VARDE_INTERVAL=90s reaches_controller
 }
@@ -81,6 +82,7 @@ refused_by_us() { # REGEX OPTIONS...
     refused_by_us "'--ckpt-memory=99%'" --ckpt-memory=99%
     refused_by_us "'--ckpt-restart=sometimes'" --ckpt-restart=sometimes
     refused_by_us "'--ckpt-max-restarts=-1'" --ckpt-max-restarts=-1
+    refused_by_us "'--ckpt-final-exits=0'" --ckpt-final-exits=0
     VARDE_INTERVAL=soon refused_by_us "'--ckpt-interval=soon'.*VARDE_INTERVAL"
 }
 

@@ -60,9 +60,18 @@ Test(agent_requeue, is_done_too_where_another_was_quicker) {
 }
 
 Test(agent_requeue, after_a_failed_batch_script_needs_progress_and_budget) {
-    cr_assert(batch_refusal(200, 100, {2, 3}).empty());
-    cr_assert(batch_refusal(100, 100, {2, 3}).find("no new generation") == 0);
-    cr_assert(batch_refusal(0, 0, {0, 3}).find("no new generation") == 0);
-    cr_assert(batch_refusal(200, 100, {3, 3}).find("the budget of 3 restarts") == 0);
+    constexpr int exit_3 = 3 << 8;
+    cr_assert(batch_refusal({exit_3, 200, 100}, {}, {2, 3}).empty());
+    cr_assert(batch_refusal({exit_3, 100, 100}, {}, {2, 3}).find("no new generation") == 0);
+    cr_assert(batch_refusal({exit_3, 0, 0}, {}, {0, 3}).find("no new generation") == 0);
+    cr_assert(batch_refusal({exit_3, 200, 100}, {}, {3, 3}).find("the budget of 3 restarts") == 0);
     cr_assert(!budget_refusal({0, 0}).empty(), "a budget of none");
+}
+
+Test(agent_requeue, never_comes_after_an_exit_code_that_is_final) {
+    const exit_codes codes = *parse_exit_codes("2,64-78");
+    for (const int code : {2, 64, 78})
+        cr_assert(batch_refusal({code << 8, 200, 100}, codes, {0, 3}).find("is final") != std::string::npos);
+    for (const int code : {1, 3, 63, 79, 255}) cr_assert(batch_refusal({code << 8, 200, 100}, codes, {0, 3}).empty());
+    cr_assert(batch_refusal({2, 200, 100}, codes, {0, 3}).empty(), "signal 2 is no exit code");
 }

@@ -99,6 +99,14 @@ Test(agent_slurm, reads_the_line_of_a_newer_slurm) {
     cr_assert_eq(parse_job(line_of_newer("")).comment, "", "neither the submit line's nor the administrator's");
 }
 
+Test(agent_slurm, finds_where_the_jobs_errors_go) {
+    cr_assert_eq(parse_job(line_of_22("JobId=7", "train", "RUNNING", 0, "")).error_file, "/home/varde/slurm-7.out");
+    cr_assert_eq(parse_job(line_of_newer("StdErr=x StdIn=y")).error_file, "/home/varde/slurm-7.out", "StdErr is empty");
+    cr_assert_eq(parse_job(" MCS_label=N/A StdErr=/a b/c StdIn=/x StdOut=/y").error_file, "/a b/c");
+    cr_assert_eq(parse_job(" MCS_label=N/A StdErr= StdIn=/x StdOut=").error_file, "");
+    cr_assert_eq(parse_job(" MCS_label=N/A StdErr=/a").error_file, "");
+}
+
 Test(agent_slurm, a_comment_keeps_its_blanks_and_equals_signs) {
     for (const char* comment : {"my text = more", "a=b c=d", "Comment=Comment=", "JobState=FAILED Restarts=9", "x"}) {
         const auto facts = parse_job(line_of_22("JobId=7", "train", "RUNNING", 1, comment));
@@ -217,6 +225,55 @@ Test(agent_comment, replaces_its_own_text_and_an_empty_one_only) {
         store_test::need(fake.client().comment("varde: step 1200"));
         cr_assert_eq(fake.asked(), "", "'%s' was overwritten", before);
     }
+}
+
+// ---- telling
+
+namespace {
+
+std::string line_with_output(const std::string& comment, const std::string& path) {
+    std::string line = line_of_22("JobId=7", "train", "RUNNING", 2, comment);
+    const std::string shown = "/home/varde/slurm-7.out";
+    for (size_t at = 0; (at = line.find(shown, at)) != std::string::npos; at += path.size())
+        line.replace(at, shown.size(), path);
+    return line;
+}
+
+}  // namespace
+
+Test(agent_slurm_tells, in_the_comment_and_in_the_jobs_output) {
+    const temporary_directory home;
+    const std::string output = home.path() + "/job.out";
+    write_file(output, "step 12\n");
+    const fake_scontrol fake(line_with_output("", output));
+    cr_assert(fake.client().tell("varde: exit code 2, not requeued").has_value());
+    cr_assert_eq(read_file(output), "step 12\nvarde: exit code 2, not requeued\n");
+    cr_assert_eq(fake.asked(), "<update><jobid=7><comment=varde: exit code 2, not requeued>\n");
+}
+
+Test(agent_slurm_tells, in_the_output_alone_where_the_comment_is_the_users) {
+    const temporary_directory home;
+    const std::string output = home.path() + "/job.out";
+    write_file(output, "");
+    const fake_scontrol fake(line_with_output("run 12, ask Ada", output));
+    cr_assert(fake.client().tell("varde: x").has_value());
+    cr_assert_eq(read_file(output), "varde: x\n");
+    cr_assert(::access((home.path() + "/asked").c_str(), F_OK) != 0);
+}
+
+Test(agent_slurm_tells, makes_no_file_and_writes_to_no_pipe) {
+    const temporary_directory home;
+    const std::string pipe = home.path() + "/pipe";
+    cr_assert_eq(::mkfifo(pipe.c_str(), 0600), 0);
+    const unique_fd reader(::open(pipe.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+    for (const std::string& path : {home.path() + "/missing", pipe, home.path()}) {
+        const fake_scontrol fake(line_with_output("", path));
+        cr_assert(!fake.client().tell("varde: x"), "%s", path.c_str());
+        cr_assert_eq(fake.asked(), "<update><jobid=7><comment=varde: x>\n", "the comment is set all the same");
+    }
+    char none = 0;
+    cr_assert(::read(reader.get(), &none, 1) <= 0);
+    cr_assert(::access((home.path() + "/missing").c_str(), F_OK) != 0);
 }
 
 Test(agent_slurm_calls, end_when_scontrol_hangs) {

@@ -39,6 +39,9 @@ Test(options, takes_right_values) {
     cr_assert_eq(applied("ckpt-restart", "1200").restart, restart_policy::step);
     cr_assert_eq(applied("ckpt-restart", "1200").restart_step, 1200);
     cr_assert_eq(*applied("ckpt-max-restarts", "0").max_restarts, 0);
+    for (const char* text : {"none", "1", "2,64-78", "1-255", "3-4,7,9-11"})
+        cr_assert_eq(format_exit_codes(*applied("ckpt-final-exits", text).final_exits), text);
+    cr_assert_eq(format_exit_codes(*applied("ckpt-final-exits", "4,3,1-2,2").final_exits), "1-4");
 }
 
 Test(options, the_last_form_of_memory_wins) {
@@ -92,6 +95,14 @@ Test(options, a_refusal_names_option_value_reason_and_example) {
         {"ckpt-restart", "newest", "neither"},
         {"ckpt-max-restarts", "many", "digit"},
         {"ckpt-max-restarts", "", "empty"},
+        {"ckpt-final-exits", "0", "success"},
+        {"ckpt-final-exits", "256", "255"},
+        {"ckpt-final-exits", "7-3", "ends before"},
+        {"ckpt-final-exits", "3,", "missing"},
+        {"ckpt-final-exits", "3-", "empty"},
+        {"ckpt-final-exits", "-3", "empty"},
+        {"ckpt-final-exits", "3,,4", "empty"},
+        {"ckpt-final-exits", "1-2-3", "digit"},
     };
     for (const auto& each : bad) {
         options target;
