@@ -100,17 +100,52 @@ void set(const requeue& what, const slurm_tools& slurm, const std::string& assig
     log(done ? "set " + assignment : "couldn't set " + assignment + ": " + done.error().context);
 }
 
+// What the job's own agents say of nodes, for the administrator: they are left out, and not touched otherwise.
+void tell_of(const requeue& what, const slurm_tools& slurm, const bad_nodes& bad, const sink& log) {
+    if (bad.why != "failing") return;  // a dead node's state says it
+    for (const std::string& name : bad.names) {
+        log(name + " is left out of the next start: ranks fail first there, again and again");
+        const auto now = slurm.nodes(name);
+        const bool free = now && now->size() == 1 && (now->front().comment.empty() || now->front().comment == "varde:");
+        if (!free) continue;  // the administrator's words stay
+        const auto done = slurm.set_node_comment(name, "varde: ranks fail first here, says job " + what.job);
+        if (!done) log("couldn't set the comment of " + name + ": " + done.error().context);
+    }
+}
+
+// Nobody releases a job that Slurm holds.
+void release(const requeue& what, const slurm_tools& slurm, const std::string& why, const sink& log) {
+    const auto done = slurm.release(what.job);
+    log(done ? why + ": released" : why + ", and couldn't be released: " + done.error().context);
+}
+
 // Slurm puts a requeued job's start off when the last of the nodes and of its own hooks is done with it, and who set
-// the start before that has set nothing.  So it is looked at again.
-void keep_start(const requeue& what, const slurm_tools& slurm, const helper_limits& limits, const deadline& until,
-                const sink& log) {
+// the start before that has set nothing.  And it holds a job for ever that cannot run on what is left of the cluster.
+// So it is looked at again.
+void keep_start(const requeue& what, const slurm_tools& slurm, const std::string& excluded_before,
+                const helper_limits& limits, const deadline& until, const sink& log) {
     for (int looks = 0; looks < limits.start_looks && !until.passed(); looks++) {
         sleep_ms(limits.start_look_ms);
         const auto reason = slurm.pending_reason(what.job);
-        if (!reason || *reason != "BeginTime") return;
-        log("Slurm has put the job's start off again");
-        set(what, slurm, "StartTime=now", log);
+        if (!reason) return;
+        if (*reason == "BeginTime") {
+            log("Slurm has put the job's start off again");
+            set(what, slurm, "StartTime=now", log);
+        } else if (*reason == "BadConstraints") {
+            set(what, slurm, "ExcNodeList=" + excluded_before, log);
+            release(what, slurm, "the job cannot run without the nodes that were left out", log);
+        } else if (*reason == "launch_failed_requeued_held") {
+            release(what, slurm, "Slurm held the job because a node did not start it", log);
+        } else if (*reason != "None" && *reason != "Priority") {
+            return;
+        }
     }
+}
+
+// Nodes on which it starts may have died before, idle, and Slurm not have missed them: then it would wait for them.
+void look_at_start(const requeue& what, const slurm_tools& slurm, const helper_limits& limits, const sink& log) {
+    const auto nodes = slurm.running_on(what.job);
+    if (nodes && !nodes->empty()) free_from_dead_nodes({what.job, *nodes}, slurm, limits, log);
 }
 
 // In this order: a job that runs takes no ExcNodeList any more.
@@ -122,7 +157,8 @@ void start_now(const requeue& what, const slurm_tools& slurm, const job_facts& j
     }
     sleep_ms(limits.forget_ms);
     set(what, slurm, "StartTime=now", log);
-    keep_start(what, slurm, limits, until, log);
+    keep_start(what, slurm, job.excluded, limits, until, log);
+    look_at_start(what, slurm, limits, log);
 }
 
 }  // namespace
@@ -144,8 +180,10 @@ void help(const requeue& what, const slurm_tools& slurm, const helper_limits& li
     std::vector<std::string> bad = free_from_dead_nodes(what, slurm, limits, log);
     std::erase_if(
         bad, [&](const std::string& name) { return std::find(nodes->begin(), nodes->end(), name) == nodes->end(); });
-    for (const std::string& name : named_silent(job->comment, *nodes))
+    const bad_nodes named = named_bad(job->comment, *nodes);
+    for (const std::string& name : named.names)
         if (std::find(bad.begin(), bad.end(), name) == bad.end()) bad.push_back(name);
+    tell_of(what, slurm, named, log);
     for (;;) {
         job = ask(what, slurm, limits, until, log);
         const fate now = fate_of(job);

@@ -60,7 +60,7 @@ std::vector<node_facts> parse_nodes(std::string_view text) {
     while (!text.empty()) {
         const std::string_view line = take_until(text, '\n');
         node_facts node{std::string(field(line, "NodeName")), std::string(field(line, "NodeAddr")),
-                        std::string(field(line, "State")), 0};
+                        std::string(field(line, "State")), 0, std::string(field(line, "Comment"))};
         const auto port = parse_number(field(line, "Port"), UINT16_MAX);
         if (port) node.port = static_cast<uint16_t>(*port);
         if (!node.name.empty() && is_node_list(node.name)) found.push_back(std::move(node));
@@ -80,17 +80,21 @@ uint16_t parse_slurmd_port(std::string_view config) {
     return slurmd_port_default;
 }
 
-std::vector<std::string> named_silent(std::string_view comment, const std::vector<std::string>& nodes) {
+bad_nodes named_bad(std::string_view comment, const std::vector<std::string>& nodes) {
     constexpr std::string_view begin = "varde: ";
-    const size_t end = comment.find(" silent");
-    std::vector<std::string> found;
-    if (!comment.starts_with(begin) || end == std::string_view::npos) return found;
-    std::string_view names = comment.substr(begin.size(), end - std::min(end, begin.size()));
-    while (!names.empty()) {
+    bad_nodes found;
+    if (!comment.starts_with(begin)) return found;
+    comment.remove_prefix(begin.size());
+    std::string_view names = take_until(comment, ' ');
+    for (const std::string_view why : {"silent", "cut off", "failing"})
+        if (comment.starts_with(why)) found.why = why;
+    while (!found.why.empty() && !names.empty()) {
         const std::string name(take_until(names, ','));
         const bool known = std::find(nodes.begin(), nodes.end(), name) != nodes.end();
-        if (known && std::find(found.begin(), found.end(), name) == found.end()) found.push_back(name);
+        if (known && std::find(found.names.begin(), found.names.end(), name) == found.names.end())
+            found.names.push_back(name);
     }
+    if (found.names.empty()) found.why = {};
     return found;
 }
 
@@ -203,6 +207,23 @@ result<uint16_t> slurm_tools::slurmd_port() const {
 result<void> slurm_tools::set_down(const std::vector<std::string>& nodes, const std::string& reason) const {
     auto text = run("scontrol", {"update", "NodeName=" + join(nodes), "State=DOWN", "Reason=" + reason});
     return text ? result<void>() : std::move(text).error();
+}
+
+result<void> slurm_tools::set_node_comment(const std::string& node, const std::string& comment) const {
+    auto text = run("scontrol", {"update", "NodeName=" + node, "Comment=" + comment});
+    return text ? result<void>() : std::move(text).error();
+}
+
+result<void> slurm_tools::release(const std::string& job) const {
+    auto text = run("scontrol", {"release", job});
+    return text ? result<void>() : std::move(text).error();
+}
+
+result<std::string> slurm_tools::running_on(const std::string& job) const {
+    auto text = run("squeue", {"--noheader", "--states=running", "--jobs=" + job, "--format=%N"});
+    if (!text) return std::move(text).error();
+    std::string_view rest = *text;
+    return std::string(take_until(rest, '\n'));
 }
 
 result<void> slurm_tools::update_job(const std::string& job, const std::string& assignment) const {

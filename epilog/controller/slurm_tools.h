@@ -34,8 +34,9 @@ fate fate_of(const job_facts& job, uint64_t now_s) noexcept;
 struct node_facts {
     std::string name;
     std::string address;
-    std::string state;  // "ALLOCATED", "DOWN+NOT_RESPONDING", ...
-    uint16_t port = 0;  // 0: the cluster's
+    std::string state;    // "ALLOCATED", "DOWN+NOT_RESPONDING", ...
+    uint16_t port = 0;    // 0: the cluster's
+    std::string comment;  // its first word: enough to know ours
 };
 
 // Lines of `scontrol --oneliner show node`.  Pure.
@@ -44,9 +45,13 @@ std::vector<node_facts> parse_nodes(std::string_view text);
 // SlurmdPort of `scontrol show config`; 6818 where it is not said.  Pure.
 uint16_t parse_slurmd_port(std::string_view config);
 
-// Node names in the comment that our agent writes when nodes are silent ("varde: node2,node3 silent, ...").  The
+// What our agents say of nodes in the job's comment: "varde: node2,node3 silent, ...", "cut off" or "failing".  The
 // comment is the user's field: only names of `nodes` count.  Pure.
-std::vector<std::string> named_silent(std::string_view comment, const std::vector<std::string>& nodes);
+struct bad_nodes {
+    std::vector<std::string> names;
+    std::string_view why;  // one of three constants, "" where there are none
+};
+bad_nodes named_bad(std::string_view comment, const std::vector<std::string>& nodes);
 
 // "7", or "7_3" for a task of an array: scontrol would take the number of the task that has the array's own for all
 // of them. Pure.
@@ -69,7 +74,10 @@ public:
     result<std::vector<node_facts>> nodes(const std::string& node_list) const;  // "": all of the cluster
     result<uint16_t> slurmd_port() const;
     result<void> set_down(const std::vector<std::string>& nodes, const std::string& reason) const;
+    result<void> set_node_comment(const std::string& node, const std::string& comment) const;
     result<void> update_job(const std::string& job, const std::string& assignment) const;
+    result<void> release(const std::string& job) const;
+    result<std::string> running_on(const std::string& job) const;  // its node list; "" where it does not run
 
 private:
     result<std::string> run(const char* program, std::vector<std::string> arguments) const;

@@ -1,7 +1,10 @@
 // Decisions from the roster.
 #include "agent/leader.h"
 
+#include "agent/contact.h"
+
 #include <algorithm>
+#include <utility>
 
 namespace varde::agent {
 
@@ -33,9 +36,11 @@ void look_again(sighting& node, const store::slot* read, const start_identity& s
 
 bool is_silent(const sighting& node, uint64_t silence_ns) noexcept { return node.quiet_ns >= silence_ns; }
 
+bool is_cut_off(const sighting& node) noexcept { return node.seen && node.slot.cut_off_ns >= contact_proof_ns; }
+
 uint32_t leader_of(const view& what, uint64_t silence_ns) noexcept {
     for (uint32_t index = 0; index < what.self; index++) {
-        if (!is_silent(what.nodes[index], silence_ns)) return index;
+        if (!is_silent(what.nodes[index], silence_ns) && !is_cut_off(what.nodes[index])) return index;
     }
     return what.self;
 }
@@ -185,7 +190,14 @@ std::vector<sealed_generation> newly_complete(const view& what, uint64_t complet
 
 // ---- death
 
-std::vector<uint32_t> dead_nodes(const view& what, uint64_t silence_ns, const schedule& pace) {
+namespace {
+
+// With NTP or PTP.  A clock that is wrong by more blames a node, but hardly the same one twice.
+constexpr uint64_t clocks_differ_ns = 1'000'000;
+
+}  // namespace
+
+std::vector<uint32_t> dead_nodes(const view& what, uint64_t silence_ns, const schedule& pace, uint64_t reached_ns) {
     std::vector<uint32_t> dead;
     // A step that simply takes long is not stopped training: half again as long as usual, and one more for the reading
     // of the slots.
@@ -194,9 +206,28 @@ std::vector<uint32_t> dead_nodes(const view& what, uint64_t silence_ns, const sc
     for (uint32_t index = 0; index < what.nodes.size(); index++) {
         const auto& node = what.nodes[index];
         if (index == what.self || !node.seen || node.slot.now == phase::ended) continue;
-        if (is_silent(node, silence_ns)) dead.push_back(index);
+        const bool lost = is_cut_off(node) && reached_ns >= contact_proof_ns;
+        if (is_silent(node, silence_ns) || lost) dead.push_back(index);
     }
     return dead;
+}
+
+std::optional<uint32_t> first_failed(const view& what) noexcept {
+    uint64_t first_ns = UINT64_MAX;
+    uint64_t second_ns = UINT64_MAX;
+    uint32_t first = 0;
+    for (uint32_t index = 0; index < what.nodes.size(); index++) {
+        const auto& node = what.nodes[index];
+        if (!node.seen || node.slot.rank_gone_wall_ns == 0) continue;
+        if (node.slot.rank_gone_wall_ns < first_ns) {
+            second_ns = std::exchange(first_ns, node.slot.rank_gone_wall_ns);
+            first = index;
+        } else {
+            second_ns = std::min(second_ns, node.slot.rank_gone_wall_ns);
+        }
+    }
+    if (first_ns == UINT64_MAX || second_ns - first_ns < clocks_differ_ns) return std::nullopt;
+    return first;
 }
 
 // ---- restart

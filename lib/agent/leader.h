@@ -58,8 +58,10 @@ struct leader_options {
 };
 
 bool is_silent(const sighting& node, uint64_t silence_ns) noexcept;
+// Its slot lives, and says for long enough that it does not reach Slurm's controller (contact.h).
+bool is_cut_off(const sighting& node) noexcept;
 
-// The lowest node that is not silent; a node that has not been looked at yet counts as alive.
+// The lowest node that is neither silent nor cut off; a node that has not been looked at yet counts as alive.
 uint32_t leader_of(const view& what, uint64_t silence_ns) noexcept;
 
 // How many slots, from node 0 on, this node reads in a beat: the leader all, the others those up to the leader's.
@@ -114,7 +116,11 @@ struct sealed_generation {
 std::vector<sealed_generation> newly_complete(const view& what, uint64_t complete_step);
 
 // ---- Who has died: silent nodes, while training has stopped.  Both, so that a slow file system alone is no alarm.
-std::vector<uint32_t> dead_nodes(const view& what, uint64_t silence_ns, const schedule& pace);
+// Where this node has reached the controller for long enough, those that are cut off from it count, too.
+std::vector<uint32_t> dead_nodes(const view& what, uint64_t silence_ns, const schedule& pace, uint64_t reached_ns = 0);
+
+// The node of which a rank ended first, if the others' came clearly later: nodes' clocks differ a little.
+std::optional<uint32_t> first_failed(const view& what) noexcept;
 
 // ---- Which generation all nodes restore
 class restart {

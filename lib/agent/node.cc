@@ -377,6 +377,8 @@ void node::look_for_ended() {
 void node::rank_is_gone(uint32_t rank) {
     if (ranks_[rank].left || ranks_[rank].gone) return;
     ranks_[rank].gone = true;
+    if (mine_.rank_gone_wall_ns == 0) mine_.rank_gone_wall_ns = wall_ns();
+    beat();  // whose ranks failed first is asked for at once
     log_.warning("rank " + std::to_string(ranks_[rank].facts.rank) + " (pid " + std::to_string(ranks_[rank].pid) +
                  ") has ended without closing the run");
     if (load_ != nullptr) load_->cancel();

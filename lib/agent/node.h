@@ -7,6 +7,7 @@
 // record of what happened, recover.cc taking over from a dead worker, ending.cc the tick and the end.
 #pragma once
 
+#include "agent/contact.h"
 #include "agent/drain.h"
 #include "agent/leader.h"
 #include "agent/ledger.h"
@@ -223,13 +224,19 @@ private:
     void unconfirmed(uint64_t step, const failure& why);
 
     // watch.cc
+    void keep_contact(const view& now);
     void watch_nodes(const view& now);
     bool leave_to_varde_run();
     result<void> on_no_nodes(const arena::frame& what);
     void request_requeue(const std::string& why, const std::string& comment);
     result<void> on_batch_exit(link& from, const arena::frame& what);
     void settle_batch_exit();
-    void judge_batch_exit(const std::string& state);
+    uint64_t look_ns() const noexcept;
+    struct batch_circumstances {
+        std::string state;      // the job's; "" where Slurm does not say
+        bool repeated = false;  // the node that failed first now did so the last time, too
+    };
+    void judge_batch_exit(const std::string& first_host, const batch_circumstances& facts);
     void answer_batch(bool requeued);
     uint32_t keep() const noexcept { return start_.asked.keep.value_or(with_.keep); }
     restart_budget budget() const noexcept {
@@ -290,6 +297,7 @@ private:
     std::vector<std::string> left_;  // the keeper's: what it last told of that stays on mounts
 
     // Deaths
+    contact contact_;
     link* batch_link_ = nullptr;
     int batch_status_ = 0;
     uint64_t batch_until_ns_ = 0;

@@ -141,6 +141,13 @@ result<job_facts> slurm::job() const {
     return parse_job(line);
 }
 
+result<void> slurm::reach() const {
+    auto output = scontrol({"ping"});
+    if (!output) return output.error();
+    if (output->find(" is UP") == std::string::npos) return fail(code::unavailable, "no slurmctld answers");
+    return {};
+}
+
 result<void> slurm::comment(const std::string& text) const {
     auto facts = job();
     if (!facts) return facts.error();

@@ -31,6 +31,8 @@ public:
     result<job_facts> job() const;
     // Requeues the job if it is still the start that the caller belongs to (`restarts`), and running.
     result<void> requeue(uint64_t restarts, const std::string& comment) const;
+    // Does the controller answer?  Cheap for it.
+    result<void> reach() const;
     // Sets the comment unless the user has put a text of their own there.
     result<void> comment(const std::string& text) const;
     // The same, and a line in the job's output: for what the user must know after the job's end.

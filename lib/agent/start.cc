@@ -249,6 +249,7 @@ void node::on_seen(std::vector<sighting> seen) {
         log_.warning("node " + std::to_string(mine_.node_index) + " leads now: those before it are silent");
     start_.leading = leads;
     schedule_->observe(now);
+    keep_contact(now);
     if (start_.leading) lead_start(now);
     const auto& said = start_.leading ? mine_ : seen_[leader].slot;
     if (stage_ == stage::choosing) follow_choice(said);

@@ -16,6 +16,7 @@ constexpr uint64_t batch_wait_ns = 8 * ns_per_s;
 // `varde run` sees the silence when the leader does; until it has told what it does it asks Slurm for the nodes that
 // are left and tries to reach them.
 constexpr uint64_t in_place_wait_ns = 20 * ns_per_s;
+constexpr uint64_t look_more_ns = ns_per_s / 5;
 
 bool is_restarted_in_place(const store::run_directory& run, uint64_t incarnation) {
     const auto told = run.read_history();
@@ -24,22 +25,51 @@ bool is_restarted_in_place(const store::run_directory& run, uint64_t incarnation
            });
 }
 
+// Did the batch script's last failure begin on this node, too?
+bool failed_first_before(const store::history& past, const std::string& host) {
+    const auto last = std::find_if(past.events.rbegin(), past.events.rend(),
+                                   [](const store::history_event& one) { return one.name == "batch_failed"; });
+    return last != past.events.rend() && last->text("first_host") == host;
+}
+
 }  // namespace
+
+// A node that is cut off from the others but not from the storage looks alive.
+void node::keep_contact(const view& now) {
+    const bool started = stage_ == stage::training || stage_ == stage::choosing;
+    const bool stands = started && slurm_.present() && schedule_->stalled_ns(now.now_ns) >= with_.silence_ns;
+    const bool others_doubt = std::any_of(now.nodes.begin(), now.nodes.end(),
+                                          [](const sighting& one) { return one.seen && one.slot.cut_off_ns != 0; });
+    if (contact_.ask(now.now_ns, stands, others_doubt)) {
+        keeper_.post([this] {
+            main_.post([this, reached = slurm_.reach().has_value()] { contact_.answered(reached, mono_ns()); });
+        });
+    }
+    const uint64_t cut_off_ns = contact_.cut_off_ns(now.now_ns);
+    if (cut_off_ns != 0 && mine_.cut_off_ns == 0)
+        log_.warning("training stands still, and Slurm's controller cannot be reached from this node");
+    mine_.cut_off_ns = cut_off_ns;
+}
 
 void node::watch_nodes(const view& now) {
     if (stage_ != stage::training && stage_ != stage::choosing) return;
-    const auto dead = dead_nodes(now, with_.silence_ns, *schedule_);
+    const auto dead = dead_nodes(now, with_.silence_ns, *schedule_, contact_.reached_ns());
     if (dead.empty() || start_.requeue.done()) return;
     std::string names;
     for (const uint32_t index : dead) names += (names.empty() ? "" : ",") + seen_[index].slot.host;
+    const bool silent = std::any_of(dead.begin(), dead.end(),
+                                    [this](uint32_t index) { return is_silent(seen_[index], with_.silence_ns); });
+    const std::string how = silent ? "silent" : "cut off";  // the controller hook reads these words
     if (!start_.requeue.asked() && start_.in_place_until_ns == 0) {
-        log_.error("node " + names + " is silent and training has stopped at step " + std::to_string(mine_.step_max));
-        interrupted("silent", store::cause::node, {{"hosts", names}});
+        log_.error("node " + names + " is " + how + " and training has stopped at step " +
+                   std::to_string(mine_.step_max));
+        interrupted(silent ? "silent" : "cut_off", store::cause::node, {{"hosts", names}});
     }
     if (leave_to_varde_run()) return;
     const uint64_t newest = std::max(mine_.complete_step, start_.restored_step);
     const std::string durable = newest == 0 ? "" : ", step " + std::to_string(newest) + " durable";
-    request_requeue("node " + names + " is dead", "varde: " + names + " silent, requeued" + durable);
+    request_requeue("node " + names + " is " + (silent ? "dead" : how),
+                    "varde: " + names + " " + how + ", requeued" + durable);
 }
 
 // Starting the step again on the nodes that are left is faster than a requeue.  Where `varde run` has died, with the
@@ -136,20 +166,33 @@ void node::settle_batch_exit() {
     const bool failed = !(WIFEXITED(batch_status_) && WEXITSTATUS(batch_status_) == 0);
     if (!failed || start_.requeue.asked()) return answer_batch(false);
     const bool settled = works_.empty() || mono_ns() >= batch_until_ns_ - batch_wait_ns / 2;
-    if (!settled) return;
+    if (!settled || mono_ns() < batch_until_ns_ - batch_wait_ns + look_ns()) return;
     batch_decided_ = true;
-    if (!slurm_.present()) return judge_batch_exit("");
-    keeper_.post([this] {
-        const auto facts = slurm_.job();
-        main_.post([this, state = facts ? facts->state : ""] { judge_batch_exit(state); });
+    std::string first_host;
+    const auto first = first_failed({mono_ns(), mine_.node_index, seen_});
+    if (first && facts_.node_count > 1) first_host = seen_[*first].slot.host;
+    keeper_.post([this, run = run_, first_host] {
+        batch_circumstances found;
+        if (const auto facts = slurm_.job()) found.state = facts->state;
+        if (!first_host.empty() && run != nullptr) {
+            const auto past = run->read_history();
+            found.repeated = past && failed_first_before(*past, first_host);
+        }
+        main_.post([this, first_host, found] { judge_batch_exit(first_host, found); });
     });
 }
 
-// `state`: the job's; "" where Slurm does not say.
-void node::judge_batch_exit(const std::string& state) {
+// Until the other nodes' word on when their ranks ended is here: they write it at once, and the leader looks at its
+// next beat.
+uint64_t node::look_ns() const noexcept {
+    return facts_.node_count > 1 && start_.leading ? with_.pulse_ms * ns_per_ms + look_more_ns : 0;
+}
+
+void node::judge_batch_exit(const std::string& first_host, const batch_circumstances& found) {
     const std::string how = ending_of(batch_status_);
-    if (!state.empty() && state != "RUNNING") {  // scancel, the time limit, a requeue: Slurm ended the script
-        log_.info("the batch script ended (" + how + "): the job is " + state);
+    if (!found.state.empty() &&
+        found.state != "RUNNING") {  // scancel, the time limit, a requeue: Slurm ended the script
+        log_.info("the batch script ended (" + how + "): the job is " + found.state);
         return answer_batch(false);
     }
     // Sealed here is good enough: whether the other nodes have sealed it too is decided by reading, at the restart.
@@ -162,7 +205,8 @@ void node::judge_batch_exit(const std::string& state) {
     const std::string refusal =
         dead ? budget_refusal(budget())
              : batch_refusal({batch_status_, newest, start_.restored_step}, with_.final_exits, budget());
-    interrupted("batch_failed", store::cause::application, {{"how", how}, {"not_requeued", refusal}});
+    interrupted("batch_failed", store::cause::application,
+                {{"how", how}, {"not_requeued", refusal}, {"first_host", first_host}});
     if (!refusal.empty()) {
         log_.error("the batch script failed (" + how + "), the job is not requeued: " + refusal);
         keeper_.post([this, how, refusal] {
@@ -173,8 +217,10 @@ void node::judge_batch_exit(const std::string& state) {
         return;
     }
     batch_decided_ = false;
+    if (found.repeated) log_.warning("ranks failed first on node " + first_host + ", as the time before");
+    const std::string bad = found.repeated ? first_host + " failing, " : "";  // for the controller hook
     batch_requeue_ = {"the batch script failed (" + how + ")",
-                      "varde: " + how + ", requeued, step " + std::to_string(newest) + " durable"};
+                      "varde: " + bad + how + ", requeued, step " + std::to_string(newest) + " durable"};
     batch_until_ns_ = mono_ns() + batch_wait_ns;
     request_requeue(batch_requeue_->first, batch_requeue_->second);
     if (!slurm_.present() || !facts_.batch) answer_batch(false);

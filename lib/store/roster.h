@@ -58,7 +58,9 @@ struct slot {
     phase now = phase::opening;
     uint64_t step_min = 0;  // of the node's ranks
     uint64_t step_max = 0;
-    uint64_t step_wall_ns = 0;  // when step_max last grew, for the record of a start that comes after
+    uint64_t step_wall_ns = 0;       // when step_max last grew, for the record of a start that comes after
+    uint64_t cut_off_ns = 0;         // for how long it has not reached Slurm's controller, while training stands
+    uint64_t rank_gone_wall_ns = 0;  // when the first of its ranks ended without closing the run; 0: none has
     // Generations
     std::array<generation_state, generations_in_slot> generations{};
     uint64_t drain_busy = 0;  // 1 while a generation is being staged or drained

@@ -62,7 +62,9 @@ struct disk_slot {
     uint64_t bytes_staged[generations_in_slot];
     uint64_t stage_ns;
     uint64_t step_wall_ns;
-    std::byte zero[3008];  // room for later fields; a reader of this version ignores it
+    uint64_t cut_off_ns;
+    uint64_t rank_gone_wall_ns;
+    std::byte zero[2992];  // room for later fields; a reader of this version ignores it
     uint64_t checksum;     // XXH3-64 of all bytes before it: against a torn read or write
 };
 
@@ -80,8 +82,8 @@ static_assert(offsetof(disk_slot, generations) == 144 && offsetof(disk_slot, lau
               offsetof(disk_slot, host) == 432);
 static_assert(offsetof(disk_slot, reason) == 496 && offsetof(disk_slot, failed_step) == 1008 &&
               offsetof(disk_slot, stall_ns) == 1016 && offsetof(disk_slot, bytes_staged) == 1032 &&
-              offsetof(disk_slot, stage_ns) == 1064 && offsetof(disk_slot, zero) == 1080 &&
-              offsetof(disk_slot, checksum) == 4088);
+              offsetof(disk_slot, stage_ns) == 1064 && offsetof(disk_slot, cut_off_ns) == 1080 &&
+              offsetof(disk_slot, zero) == 1096 && offsetof(disk_slot, checksum) == 4088);
 
 // Copies what fits, never half a character: the text goes to people and into JSON.  `to` is zero already.
 void put_text(std::string_view text, std::span<char> to) noexcept {
@@ -135,6 +137,8 @@ void get_numbers(const disk_slot& from, slot& to) noexcept {
     to.step_min = from.step_min;
     to.step_max = from.step_max;
     to.step_wall_ns = from.step_wall_ns;
+    to.cut_off_ns = from.cut_off_ns;
+    to.rank_gone_wall_ns = from.rank_gone_wall_ns;
     to.drain_busy = from.drain_busy;
     to.proposed_step = from.proposed_step;
     to.complete_step = from.complete_step;
@@ -160,6 +164,8 @@ void put_numbers(const slot& from, disk_slot& to) noexcept {
     to.step_min = from.step_min;
     to.step_max = from.step_max;
     to.step_wall_ns = from.step_wall_ns;
+    to.cut_off_ns = from.cut_off_ns;
+    to.rank_gone_wall_ns = from.rank_gone_wall_ns;
     to.drain_busy = from.drain_busy;
     to.proposed_step = from.proposed_step;
     to.complete_step = from.complete_step;

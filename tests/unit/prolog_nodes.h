@@ -37,7 +37,7 @@ struct node_socket {
         ::usleep(20'000);
     }
     void refuse() { ::close(listener); }
-    node_facts facts(const char* name) const { return {name, "127.0.0.1", "ALLOCATED", port}; }
+    node_facts facts(const char* name) const { return {name, "127.0.0.1", "ALLOCATED", port, ""}; }
 };
 
 inline constexpr probe_limits quick{.silent_ms = 300, .refused_ms = 800, .retry_ms = 50};

@@ -22,6 +22,8 @@ slot full_slot() {
         one.generations[i] = {
             1200 + i, static_cast<outcome>(i + 1), static_cast<uint32_t>(i), 10 + i, 20 + i, UINT64_MAX - i, 30 + i};
     one.step_wall_ns = 1'699'999'999'000'000'000;
+    one.cut_off_ns = 6;
+    one.rank_gone_wall_ns = 7;
     one.stage_ns = 5;
     one.drain_busy = 1;
     one.proposed_step = 1400;
@@ -113,6 +115,8 @@ Test(slot, layout_on_disk_stays) {
     cr_assert_eq(number_at(1032), 30);
     cr_assert_eq(number_at(1064), 5);
     cr_assert_eq(number_at(1072), 1'699'999'999'000'000'000ULL);
-    cr_assert_eq(number_at(4088), 0x866603a86d32e56dULL, "the checksum of these bytes is %#llx",
+    cr_assert_eq(number_at(1080), 6);
+    cr_assert_eq(number_at(1088), 7);
+    cr_assert_eq(number_at(4088), 0xf38dd6f94e275802ULL, "the checksum of these bytes is %#llx",
                  static_cast<unsigned long long>(number_at(4088)));
 }

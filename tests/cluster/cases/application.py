@@ -1,6 +1,8 @@
 """Trainings that fail of themselves: which are started again, which are not, and that the user is told why."""
 from trial import case, require
 
+endless = 100000  # steps: a training that is ended before it ends
+
 
 def require_told(t, reason):
     """Where people look: the job's comment, and its output."""
@@ -11,6 +13,7 @@ def require_told(t, reason):
 @case(check=True)
 def final_exit(t):
     """A batch script ends with an exit code that is final: no requeue, and the reason is told."""
+    t.steps = endless
     t.submit("--ckpt-final-exits=2,64-78", script=["srun timeout --signal=KILL 10 {train}", "exit 70"])
     t.wait_for_end("FAILED")
     require(t.newest_complete() > 0, "there is no checkpoint, so it would not have been requeued anyway")
@@ -21,6 +24,7 @@ def final_exit(t):
 @case(check=True)
 def no_progress(t):
     """A batch script that fails again and again, and once without a new generation: that ends the loop."""
+    t.steps = endless
     t.submit(script=["if ((${{SLURM_RESTART_COUNT:-0}} < 2)); then srun timeout --signal=KILL 10 {train}; else",
                      "srun timeout --signal=KILL 1 {train}; fi", "exit 3"])
     t.wait_for_end("FAILED")
@@ -32,6 +36,7 @@ def no_progress(t):
 @case()
 def budget(t):
     """A batch script that fails again and again, and gets on each time: the budget ends the loop."""
+    t.steps = endless
     t.submit("--ckpt-max-restarts=1", script=["srun timeout --signal=KILL 10 {train}", "exit 3"])
     t.wait_for_end("FAILED")
     require(t.requeues() == 1, f"{t.requeues()} requeues, not 1")

@@ -109,6 +109,32 @@ def frozen(t):
     require(old, "ranks of the old incarnation still run")
 
 
+@case(check=True)
+def cut_off(t):
+    """Split brain: a node is cut off from all but the storage, its agent and ranks live on, and nothing looks dead."""
+    train_until_checkpoint(t)
+    with t.strike():
+        t.cluster("cut", "node2")
+    t.wait_for_restart()
+    require("node2" not in t.nodes(), "the job runs on the node that is cut off")
+    t.wait_for("a generation of the new incarnation",
+               lambda: any(one["incarnation"] == 2 and one["status"] == "complete" for one in t.generations()))
+    before = packs_of(t, "r1")
+    t.cluster("heal", "node2")
+    t.goes_on(without=["node2"])
+    require(packs_of(t, "r1").items() <= before.items(), "the isolated node has sealed a pack of the old incarnation")
+    require_whole(t)
+
+
+@case()
+def leader_cut_off(t):
+    """The leader's node is cut off from all but the storage: the next one takes over, and has the job requeued."""
+    train_until_checkpoint(t)
+    with t.strike():
+        t.cluster("cut", "node1")
+    t.goes_on(without=["node1"])
+
+
 def freeze(t, name, signal):
     """All of the node's processes but its first one, which is the way in."""
     t.exec(name, "bash", "-c", f"for p in /proc/[0-9]*; do p=${{p#/proc/}}; ((p == 1 || p == $$)) || "
