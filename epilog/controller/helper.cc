@@ -100,6 +100,14 @@ void set(const requeue& what, const slurm_tools& slurm, const std::string& assig
     log(done ? "set " + assignment : "couldn't set " + assignment + ": " + done.error().context);
 }
 
+// In the comment, or where that is the user's, in Extra, if this Slurm has it.
+bad_nodes what_agents_say(const requeue& what, const slurm_tools& slurm, const std::string& comment,
+                          const std::vector<std::string>& nodes) {
+    if (comment.empty() || comment.starts_with("varde: ")) return named_bad(comment, nodes);
+    const auto extra = slurm.extra(what.job);
+    return extra ? named_bad(*extra, nodes) : bad_nodes{};
+}
+
 // What the job's own agents say of nodes, for the administrator: they are left out, and not touched otherwise.
 void tell_of(const requeue& what, const slurm_tools& slurm, const bad_nodes& bad, const sink& log) {
     if (bad.why != "failing") return;  // a dead node's state says it
@@ -121,13 +129,19 @@ void release(const requeue& what, const slurm_tools& slurm, const std::string& w
 
 // Slurm puts a requeued job's start off when the last of the nodes and of its own hooks is done with it, and who set
 // the start before that has set nothing.  And it holds a job for ever that cannot run on what is left of the cluster.
-// So it is looked at again.
+// So it is looked at again, until it runs.  A node on which it starts may have died before, idle, and Slurm not have
+// missed it: then it would wait for that node.
 void keep_start(const requeue& what, const slurm_tools& slurm, const std::string& excluded_before,
                 const helper_limits& limits, const deadline& until, const sink& log) {
     for (int looks = 0; looks < limits.start_looks && !until.passed(); looks++) {
         sleep_ms(limits.start_look_ms);
+        const auto nodes = slurm.running_on(what.job);
+        if (nodes && !nodes->empty()) {
+            free_from_dead_nodes({what.job, *nodes}, slurm, limits, log);
+            return;
+        }
         const auto reason = slurm.pending_reason(what.job);
-        if (!reason) return;
+        if (!reason || reason->empty()) return;
         if (*reason == "BeginTime") {
             log("Slurm has put the job's start off again");
             set(what, slurm, "StartTime=now", log);
@@ -136,16 +150,8 @@ void keep_start(const requeue& what, const slurm_tools& slurm, const std::string
             release(what, slurm, "the job cannot run without the nodes that were left out", log);
         } else if (*reason == "launch_failed_requeued_held") {
             release(what, slurm, "Slurm held the job because a node did not start it", log);
-        } else if (*reason != "None" && *reason != "Priority") {
-            return;
         }
     }
-}
-
-// Nodes on which it starts may have died before, idle, and Slurm not have missed them: then it would wait for them.
-void look_at_start(const requeue& what, const slurm_tools& slurm, const helper_limits& limits, const sink& log) {
-    const auto nodes = slurm.running_on(what.job);
-    if (nodes && !nodes->empty()) free_from_dead_nodes({what.job, *nodes}, slurm, limits, log);
 }
 
 // In this order: a job that runs takes no ExcNodeList any more.
@@ -156,9 +162,10 @@ void start_now(const requeue& what, const slurm_tools& slurm, const job_facts& j
         set(what, slurm, "ExcNodeList=" + (job.excluded.empty() ? list : job.excluded + "," + list), log);
     }
     sleep_ms(limits.forget_ms);
-    set(what, slurm, "StartTime=now", log);
+    // A newer Slurm may let it start without a delay (requeue_delay, --requeue=expedite).
+    const auto started = slurm.running_on(what.job);
+    if (!started || started->empty()) set(what, slurm, "StartTime=now", log);
     keep_start(what, slurm, job.excluded, limits, until, log);
-    look_at_start(what, slurm, limits, log);
 }
 
 }  // namespace
@@ -180,7 +187,7 @@ void help(const requeue& what, const slurm_tools& slurm, const helper_limits& li
     std::vector<std::string> bad = free_from_dead_nodes(what, slurm, limits, log);
     std::erase_if(
         bad, [&](const std::string& name) { return std::find(nodes->begin(), nodes->end(), name) == nodes->end(); });
-    const bad_nodes named = named_bad(job->comment, *nodes);
+    const bad_nodes named = what_agents_say(what, slurm, job->comment, *nodes);
     for (const std::string& name : named.names)
         if (std::find(bad.begin(), bad.end(), name) == bad.end()) bad.push_back(name);
     tell_of(what, slurm, named, log);

@@ -29,7 +29,7 @@ struct helper_limits {
     int end_look_ms = 1'000;
     int end_looks = 15;
     int start_look_ms = 1'500;
-    int start_looks = 8;
+    int start_looks = 20;
 };
 
 // Tells `log` what it has done at once, one line each, because its deadline may end it at any moment; the failure that

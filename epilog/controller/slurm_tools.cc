@@ -219,6 +219,15 @@ result<void> slurm_tools::release(const std::string& job) const {
     return text ? result<void>() : std::move(text).error();
 }
 
+result<std::string> slurm_tools::extra(const std::string& job) const {
+    auto text = run("scontrol", {"--oneliner", "show", "job", job});
+    if (!text) return std::move(text).error();
+    constexpr std::string_view key = " Extra=";
+    const size_t at = text->find(std::string(key) + "varde: ");
+    if (at == std::string::npos) return std::string();
+    return text->substr(at + key.size(), text->find('\n', at) - at - key.size());
+}
+
 result<std::string> slurm_tools::running_on(const std::string& job) const {
     auto text = run("squeue", {"--noheader", "--states=running", "--jobs=" + job, "--format=%N"});
     if (!text) return std::move(text).error();

@@ -77,6 +77,7 @@ public:
     result<void> set_node_comment(const std::string& node, const std::string& comment) const;
     result<void> update_job(const std::string& job, const std::string& assignment) const;
     result<void> release(const std::string& job) const;
+    result<std::string> extra(const std::string& job) const;  // our text in the field Extra; "" where there is none
     result<std::string> running_on(const std::string& job) const;  // its node list; "" where it does not run
 
 private:

@@ -20,6 +20,8 @@ namespace {
 // Comments of ours begin with this; anything else is the user's text and stays.
 constexpr const char* comment_mark = "varde:";
 
+constexpr size_t extra_value_max = 32;  // of its beginning: whose it is shows there
+
 bool may_replace(const std::string& comment) { return comment.empty() || comment.rfind(comment_mark, 0) == 0; }
 
 // Free text in the output (names, paths, the comment itself) may hold blanks and even "Key=" of its own.  Keys come in
@@ -107,6 +109,8 @@ job_facts parse_job(const std::string& whole) {
     facts.requeue = field_of(line, "Requeue") != "0";
     facts.comment = comment_of(line);
     facts.error_file = error_file_of(line);
+    const size_t extra = line.find(" Extra=");
+    facts.extra_is_free = extra == std::string::npos || may_replace(line.substr(extra + 7, extra_value_max));
     return facts;
 }
 
@@ -148,31 +152,37 @@ result<void> slurm::reach() const {
     return {};
 }
 
+// Whether there is an Extra is not asked by version: it is tried.
+result<void> slurm::publish(const job_facts& facts, const std::string& text) const {
+    const bool in_comment = may_replace(facts.comment);
+    if (!in_comment && (!facts.extra_is_free || extra_refused_)) return {};
+    auto done = scontrol({"update", "jobid=" + facts.id, (in_comment ? "comment=" : "extra=") + text});
+    if (done) return {};
+    if (!in_comment && done.error().context.find("not supported") != std::string::npos) {
+        extra_refused_ = true;
+        return {};
+    }
+    return done.error();
+}
+
 result<void> slurm::comment(const std::string& text) const {
     auto facts = job();
-    if (!facts) return facts.error();
-    if (!may_replace(facts->comment)) return {};
-    auto done = scontrol({"update", "jobid=" + facts->id, "comment=" + text});
-    if (!done) return done.error();
-    return {};
+    return facts ? publish(*facts, text) : facts.error();
 }
 
 result<void> slurm::tell(const std::string& text) const {
     auto facts = job();
     if (!facts) return facts.error();
     auto written = append_line(facts->error_file, text);
-    if (!may_replace(facts->comment)) return written;
-    auto done = scontrol({"update", "jobid=" + facts->id, "comment=" + text});
-    return done ? written : result<void>(done.error());
+    auto done = publish(*facts, text);
+    return done ? written : done;
 }
 
 result<void> slurm::requeue(uint64_t restarts, const std::string& text) const {
     auto facts = job();
     if (!facts) return facts.error();
     if (const auto may = check_requeue(*facts, restarts); !may) return may;
-    if (may_replace(facts->comment)) {
-        discard(scontrol({"update", "jobid=" + facts->id, "comment=" + text}), "the requeue matters more");
-    }
+    discard(publish(*facts, text), "the requeue matters more");
     auto done = scontrol({"requeue", facts->id});
     if (!done) return done.error();
     discard(append_line(facts->error_file, text), "the comment has it, and history.jsonl");

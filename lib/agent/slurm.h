@@ -17,7 +17,8 @@ struct job_facts {
     bool batch = false;
     bool requeue = false;
     std::string comment;
-    std::string error_file;  // the batch script's standard error, which is its output unless the user has split them
+    bool extra_is_free = true;  // the field Extra, which newer Slurms have, holds no text but ours
+    std::string error_file;     // the batch script's standard error, which is its output unless the user has split them
 };
 
 class slurm {
@@ -33,16 +34,18 @@ public:
     result<void> requeue(uint64_t restarts, const std::string& comment) const;
     // Does the controller answer?  Cheap for it.
     result<void> reach() const;
-    // Sets the comment unless the user has put a text of their own there.
+    // Sets the comment unless the user has put a text of their own there; then Extra, where Slurm has it.
     result<void> comment(const std::string& text) const;
     // The same, and a line in the job's output: for what the user must know after the job's end.
     result<void> tell(const std::string& text) const;
 
 private:
     result<std::string> scontrol(std::vector<std::string> arguments) const;
+    result<void> publish(const job_facts& facts, const std::string& text) const;
     std::string bin_directory_;
     uint64_t job_id_;
-    int timeout_ms_;  // per call of scontrol
+    int timeout_ms_;                      // per call of scontrol
+    mutable bool extra_refused_ = false;  // this Slurm has no Extra: asked once
 };
 
 // The value of KEY in the one-line output of `scontrol show job`; empty if it is not there.  Pure.

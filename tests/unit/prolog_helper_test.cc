@@ -39,6 +39,7 @@ void setup() {
     cr_assert(::mkdtemp(path) != nullptr);
     folder = path;
     write_text("reasons", "");
+    write_text("shown", "");
     write_text("squeue",
                "#!/bin/bash\ncd " + folder +
                    "\nif [[ $* == *%r ]]; then head -n 1 reasons; sed -i 1d reasons; exit; fi\n"
@@ -51,6 +52,7 @@ void setup() {
                    "'show hostnames '*) tr , '\\n' <<<\"$3\" ;;\n"
                    "'--oneliner show node') cat nodes ;;\n"
                    "'--oneliner show node '*) for n in ${4//,/ }; do grep \"NodeName=$n \" nodes; done ;;\n"
+                   "'--oneliner show job 7') cat shown ;;\n"
                    "'show config') echo 'SlurmdPort = 1' ;;\n"
                    "update*|release*) echo \"$*\" >>calls; [[ ! -e refuse ]] || { echo 'Access denied'; exit 1; } ;;\n"
                    "*) exit 9 ;;\nesac\n",
@@ -132,8 +134,8 @@ Test(helper, a_start_that_slurm_puts_off_again_is_set_again) {
     write_text("reasons", "BeginTime\nBeginTime\nResources\nBeginTime\n");
     const names log = helped();
     const std::string once = "update JobId=7 StartTime=now\n";
-    cr_assert(read_text("calls") == once + once + once, "%s", read_text("calls").c_str());
-    cr_assert_eq(log.size(), 5, "two times: why, and what");
+    cr_assert(read_text("calls") == once + once + once + once, "%s", read_text("calls").c_str());
+    cr_assert_eq(log.size(), 7, "three times: why, and what");
 }
 
 Test(helper, a_job_that_cannot_run_without_the_excluded_nodes_gets_them_back_and_is_not_held) {
@@ -163,6 +165,27 @@ Test(helper, a_job_that_slurm_holds_after_a_failed_launch_is_released) {
     }
 }
 
+// With requeue_delay or --requeue=expedite, which newer Slurms have.
+Test(helper, a_job_that_slurm_starts_without_delay_needs_no_start_time) {
+    const node_socket good(false);
+    write_text("nodes", line_of(good.facts("n1")) + line_of(good.facts("n2")));
+    write_text("job", "PENDING|N/A||\n");
+    write_text("runs", "n1,n2\n");
+    helped();
+    cr_assert(read_text("calls").empty(), "%s", read_text("calls").c_str());
+}
+
+// Extra is a field of newer Slurms: what agents say stands there where the comment is the user's.
+Test(helper, reads_what_agents_say_in_extra_where_the_comment_is_the_users) {
+    const node_socket good(false);
+    write_text("nodes", line_of(good.facts("n1")) + line_of(good.facts("n2")));
+    write_text("shown", "JobId=7 JobName=x Comment=run 12 Extra=varde: n2,n9 silent, requeued\n");
+    write_text("job", completing("||run 12, ask Ada") + "PENDING|N/A||run 12, ask Ada\n");
+    helped();
+    cr_assert(read_text("calls") == "update JobId=7 ExcNodeList=n2\nupdate JobId=7 StartTime=now\n", "%s",
+              read_text("calls").c_str());
+}
+
 Test(helper, a_node_of_the_new_start_that_died_idle_is_set_down_too) {
     const node_socket good(false);
     const node_socket dead(true);
@@ -170,10 +193,9 @@ Test(helper, a_node_of_the_new_start_that_died_idle_is_set_down_too) {
     write_text("job", "PENDING|N/A||\n");
     write_text("runs", "n1,n3\n");
     helped();
-    cr_assert(read_text("calls") ==
-                  "update JobId=7 StartTime=now\n"
-                  "update NodeName=n3 State=DOWN Reason=varde: slurmd does not answer, job 7 requeued\n",
-              "%s", read_text("calls").c_str());
+    cr_assert(
+        read_text("calls") == "update NodeName=n3 State=DOWN Reason=varde: slurmd does not answer, job 7 requeued\n",
+        "%s", read_text("calls").c_str());
 }
 
 Test(helper, the_administrator_is_told_where_ranks_fail_first_and_keeps_a_comment_of_their_own) {
