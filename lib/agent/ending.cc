@@ -12,6 +12,7 @@ namespace {
 
 constexpr uint64_t stop_wait_ns = 5 * ns_per_s;  // for the other nodes' packs, once ours is sealed
 constexpr uint64_t alone_ns = 60 * ns_per_s;     // an embedded agent without any rank ends after this
+constexpr uint64_t ended_wait_ns = ns_per_s;  // for what a rank that has ended had still sent
 
 constexpr int settle_look_ms = 10;
 
@@ -48,6 +49,17 @@ void node::on_tick() {
     if (uncommitted && !start_.fenced && mono_ns() < start_.stop_until_ns) return;
     if (!keeper_.idle() && mono_ns() < start_.stop_until_ns + stop_wait_ns) return;
     finished_ = true;
+}
+
+void node::look_for_ended() {
+    for (uint32_t index = 0; index < ranks_.size(); index++) {
+        auto& rank = ranks_[index];
+        if (rank.wire == nullptr || rank.ended_ns == 0 || mono_ns() - rank.ended_ns < ended_wait_ns) continue;
+        rank.wire->local_rank = -1;
+        rank.wire->closing = true;
+        rank.wire = nullptr;
+        rank_is_gone(index);
+    }
 }
 
 void node::begin_stop() {

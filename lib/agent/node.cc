@@ -16,8 +16,7 @@ namespace {
 
 // Ranks of an ended start may take some seconds to disappear; a new start waits so long for them.
 constexpr uint64_t hello_wait_ns = 45 * ns_per_s;
-constexpr uint64_t old_pulse_ms = 100;        // an idle pulse ends at once
-constexpr uint64_t ended_wait_ns = ns_per_s;  // for what a rank that has ended had still sent
+constexpr uint64_t old_pulse_ms = 100;  // an idle pulse ends at once
 // Transfers in flight, chunks of 4 MiB each.  `bench depths` says, in GB/s written and synced / read
 // on a virtual disk, median of 5:
 //   in flight         4            8           16           32           64
@@ -360,17 +359,6 @@ void node::on_rank_ended(uint32_t rank) {
     // stays open, because a forked child holds it.
     ranks_[rank].ended_ns = mono_ns();
     if (ranks_[rank].wire == nullptr) rank_is_gone(rank);
-}
-
-void node::look_for_ended() {
-    for (uint32_t index = 0; index < ranks_.size(); index++) {
-        auto& rank = ranks_[index];
-        if (rank.wire == nullptr || rank.ended_ns == 0 || mono_ns() - rank.ended_ns < ended_wait_ns) continue;
-        rank.wire->local_rank = -1;
-        rank.wire->closing = true;
-        rank.wire = nullptr;
-        rank_is_gone(index);
-    }
 }
 
 // What it has staged whole is written all the same; what it has not can never become complete.

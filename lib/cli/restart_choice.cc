@@ -11,7 +11,8 @@ choice choose_move(const step_end& end) {
     if (end.job_state != "RUNNING")
         return {next_move::finish, "the job is " + end.job_state + ": the step is not started again"};
     // A dead node is no failure that would come again; any other may be, unless training got on since.
-    const std::string refusal = end.dead.empty() ? agent::batch_refusal(end.progress ? 1 : 0, 0, end.budget)
+    const agent::batch_end how{end.exit_status.value_or(0) << 8, end.progress ? 1U : 0U, 0};  // as a wait status
+    const std::string refusal = end.dead.empty() ? agent::batch_refusal(how, end.final_exits, end.budget)
                                                  : agent::budget_refusal(end.budget);
     if (!refusal.empty()) return {next_move::finish, "not started again: " + refusal};
     if (end.enough_nodes) return {next_move::restart, ""};

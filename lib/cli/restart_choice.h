@@ -17,6 +17,7 @@ struct step_end {
     bool progress = false;           // it has made a complete generation
     bool enough_nodes = false;       // for another step
     agent::restart_budget budget;
+    exit_codes final_exits;
 };
 
 enum class next_move : uint8_t {

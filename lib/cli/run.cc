@@ -61,6 +61,16 @@ uint64_t max_restarts(const config& site, const std::string& of_job) {
     return number ? *number : site.max_restarts;
 }
 
+// The job's, else the site's.
+result<exit_codes> final_exits(const config& site) {
+    for (const char* prefix : {"VARDE_", "SLURM_VARDE_"}) {
+        const auto asked = options_from_environment(prefix, variable);
+        if (!asked) return asked.error();
+        if (asked->final_exits) return *asked->final_exits;
+    }
+    return site.final_exits;
+}
+
 result<run_settings> settings_of(const run_options& options) {
     if (auto good = check(options); !good) return good.error();
     const auto site = options.file.empty() ? load_config() : load_config(options.file);
@@ -88,6 +98,9 @@ result<run_settings> settings_of(const run_options& options) {
         made.name = path.substr(cut + 1);
     }
     made.max_restarts = max_restarts(*site, job->max_restarts);
+    const auto final = final_exits(*site);
+    if (!final) return final.error();
+    made.final_exits = *final;
     made.silence_ns = site->silence_s * ns_per_s;
     made.pulse_ns = site->pulse_ms * ns_per_ms;
     return made;

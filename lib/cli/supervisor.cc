@@ -186,6 +186,7 @@ step_end supervisor::facts_of_end() {
     step_end end;
     end.exit_status = srun_->ended();
     end.budget = {with_.restart_count + restarts_, with_.max_restarts};
+    end.final_exits = with_.final_exits;
     end.dead = sight_.dead;
     end.stopped = stopped_;
     const bool good = end.exit_status && *end.exit_status == 0;

@@ -28,6 +28,7 @@ struct run_settings {
     std::string directory;       // of checkpoints
     std::string name;            // of the run
     uint64_t max_restarts = 0;
+    exit_codes final_exits;
     uint64_t silence_ns = 0;
     uint64_t pulse_ns = 0;
 };

@@ -165,6 +165,18 @@ Test(cli_restart, a_failure_needs_progress_a_dead_node_does_not) {
     cr_assert(move_of(end) == next_move::restart);
 }
 
+Test(cli_restart, an_exit_code_that_is_final_is_the_end_but_not_where_a_node_died) {
+    step_end end = failed_end();
+    end.final_exits.set(1);
+    cr_assert(move_of(end) == next_move::finish);
+    cr_assert(choose_move(end).why.find("is final") != std::string::npos);
+    end.exit_status = 2;
+    cr_assert(move_of(end) == next_move::restart);
+    end.exit_status = 1;
+    end.dead = {"n2"};
+    cr_assert(move_of(end) == next_move::restart);
+}
+
 Test(cli_restart, the_budget_holds_for_both) {
     for (const bool dead : {false, true}) {
         auto end = failed_end();
