@@ -68,7 +68,8 @@ result<run_sight> roster_watch::look() {
         last_.dead.push_back(nodes_[index].slot.host);
     last_.draining = false;
     for (const auto& node : nodes_) {
-        last_.step = std::max(last_.step, node.slot.step_max);
+        if (node.seen) last_.last.see(node.slot);
+        last_.complete_step = std::max(last_.complete_step, node.slot.complete_step);
         last_.draining = last_.draining || (node.slot.drain_busy != 0 && node.quiet_ns < beats_of_life * period_ns_);
     }
     return last_;

@@ -17,7 +17,8 @@ namespace varde::cli {
 struct run_sight {
     uint64_t incarnation = 0;       // 0: the step has not opened the run yet
     std::vector<std::string> dead;  // hosts that are silent, while training has stopped
-    uint64_t step = 0;              // the newest
+    agent::last_step last;          // the newest step
+    uint64_t complete_step = 0;     // the newest that was committed in this incarnation
     bool draining = false;          // a node that lives still writes what its ranks have staged
 };
 

@@ -103,8 +103,9 @@ void supervisor::watch_step() {
         if (!number_) find_step();
         look();
         pump(with_.pulse_ns);
-        if (number_ && !sight_.dead.empty() && !stopped_) return;
+        if (number_ && !sight_.dead.empty() && !stopped_) break;
     }
+    stopped_wall_ns_ = wall_ns();
 }
 
 void supervisor::find_step() {
@@ -192,7 +193,8 @@ step_end supervisor::facts_of_end() {
     const bool good = end.exit_status && *end.exit_status == 0;
     if (stopped_ || good) return end;
     if (!end.dead.empty())
-        say("node " + join(end.dead) + " is silent and training has stopped at step " + std::to_string(sight_.step));
+        say("node " + join(end.dead) + " is silent and training has stopped at step " +
+            std::to_string(sight_.last.step));
     else say("the step has failed with exit code " + std::to_string(*end.exit_status));
     ask_job(end);
     if (end.job_state == "RUNNING" && number_) {
@@ -251,24 +253,34 @@ void supervisor::find_progress(step_end& end) {
 
 // ---- What comes of it
 
+// Before the old step is ended: from here on the leader leaves the job alone.
+void supervisor::tell_restart(const step_end& end, const std::string& reason, const std::string& onto) {
+    const auto event = [&](const char* name, uint64_t when_ns) {
+        return store::history_event{name, when_ns, 0, with_.job_id, with_.restart_count, with_.host, {}, {}};
+    };
+    auto failed = event("step_failed", stopped_wall_ns_);
+    failed.texts = {{"cause", end.dead.empty() ? store::cause::application : store::cause::node},
+                    {"hosts", join(end.dead)},
+                    {"how", "exit code " + std::to_string(end.exit_status.value_or(0))}};
+    failed.numbers = {{"step", sight_.last.step},
+                      {"complete_step", sight_.complete_step},
+                      {"last_step_wall_ns", sight_.last.wall_ns}};
+    auto restarted = event(store::restarted_in_place, wall_ns());
+    restarted.texts = {{"reason", reason}, {"hosts", join(end.dead)}, {"onto", onto}};
+    restarted.numbers = {{"nodes", nodes_.size()}, {"complete_step", sight_.complete_step}};
+    // Where srun still runs the leader has told of the silence.
+    storage_.post([roster = roster_, failed, restarted, tell_failure = end.exit_status.has_value()] {
+        if (tell_failure) discard(roster->tell(failed), "stderr has it");
+        discard(roster->tell(restarted), "stderr has it; the leader waits for the next start, then requeues the job");
+    });
+}
+
 void supervisor::restart_step(const step_end& end) {
     std::vector<std::string> hosts;
     for (const step_node& node : nodes_) hosts.push_back(node.host);
     const std::string reason = end.dead.empty() ? "the step failed with exit code " + std::to_string(*end.exit_status)
                                                 : "node " + join(end.dead) + " is dead";
-    // Before the old step is ended: from here on the leader leaves the job alone.
-    storage_.post([roster = roster_, with = with_, reason, dead = join(end.dead), nodes = join(hosts),
-                   hosts_count = hosts.size()] {
-        discard(roster->tell({store::restarted_in_place,
-                              wall_ns(),
-                              0,
-                              with.job_id,
-                              with.restart_count,
-                              with.host,
-                              {{"reason", reason}, {"hosts", dead}, {"onto", nodes}},
-                              {{"nodes", hosts_count}}}),
-                "stderr has it; the leader waits for the new start a while, or requeues");
-    });
+    tell_restart(end, reason, join(hosts));
     if (number_) {
         if (auto done = slurm_.kill_step(*number_); !done) say(done.error().context);
     }

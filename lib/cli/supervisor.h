@@ -55,6 +55,7 @@ private:
     bool is_drained() const { return fresh_looks_ > 1 && !sight_.draining; }
     bool knows_progress() const { return progress_.has_value(); }
     bool is_told_to_end() const { return stopped_; }
+    void tell_restart(const step_end& end, const std::string& reason, const std::string& onto);
     void restart_step(const step_end& end);
     int leave_to_requeue();
     int exit_status();
@@ -76,6 +77,7 @@ private:
     std::vector<std::string> usable_;
     roster_watch* roster_ = nullptr;
     run_sight sight_;
+    uint64_t stopped_wall_ns_ = 0;  // when it was known to have ended, or to have lost nodes
     uint64_t looked_ns_ = 0;
     uint64_t fresh_looks_ = 0;  // since its ranks have ended; slots tell of that a period later
     uint64_t step_serial_ = 0;  // what another step's look has seen is not this one's

@@ -12,7 +12,7 @@ from datetime import datetime
 # Each phase of a restart ends with the first such event after the phase before it; the last one, first_step, with a
 # line of the job's output.  What detects is any event with a cause (lib/store/HISTORY.md).
 phase_ends = (("detect", lambda event: "cause" in event),
-              ("requeue", lambda event: event["event"] in ("requeued", "step_restarted")),
+              ("requeue", lambda event: event["event"] in ("requeued", "restarted_in_place")),
               ("schedule", lambda event: event["event"] == "choice"),
               ("load", lambda event: event["event"] == "restored"))
 
