@@ -101,6 +101,16 @@ crash_a_rank() { "$cluster" exec "$1" pkill -KILL -n -f examples/train; }
     grep -aqx 'varde run ended with 7' "$out"
 }
 
+@test "an exit code that is final ends the training, whatever it has saved" {
+    STEP_OPTIONS=--kill-on-bad-exit=1 submit_in_place --ckpt-final-exits=137
+    within 60 complete 1
+    crash_a_rank node2
+    within 60 ended
+    said 'exit code 137 is final'
+    run ! said 'started again in place'
+    run ! event requeued
+}
+
 @test "scancel, or a signal for varde run, is no failure" {
     submit_in_place
     within 60 complete 1
