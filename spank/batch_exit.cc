@@ -20,7 +20,9 @@
 namespace {
 
 constexpr time_t connect_s_max = 1;
-constexpr uint64_t answer_ms_max = 10'000;  // an `scontrol requeue`, which the agent itself bounds
+// A generation that is still on its way, and some calls of scontrol to a controller that may be busy; the agent bounds
+// them.
+constexpr uint64_t answer_ms_max = 20'000;
 
 // A Unix socket connects at once unless its backlog is full; then SO_SNDTIMEO bounds the wait.
 varde::unique_fd connect_agent(const char* run_directory, uint32_t job_id) {

@@ -11,7 +11,7 @@ namespace varde::agent {
 
 namespace {
 
-// A failed batch script's last generation may still be on its way to storage; the plugin waits 10 s for the answer.
+// A failed batch script's last generation may still be on its way to storage; the plugin waits 20 s for the answer.
 constexpr uint64_t batch_wait_ns = 8 * ns_per_s;
 // `varde run` sees the silence when the leader does; until it has told what it does it asks Slurm for the nodes that
 // are left and tries to reach them.

@@ -83,14 +83,19 @@ class trial:
         with open(f"{self.home}/{self.name}.sbatch", "w", encoding="utf-8") as file:
             file.write("\n".join(["#!/bin/bash", *lines]) + "\n")
         self.job = self.run(
-            "sbatch", "--parsable", f"--nodes={nodes}", "--ntasks=4", f"--job-name={self.name}",
+            "sbatch", "--parsable", f"--nodes={nodes}", *self.ranks(nodes), f"--job-name={self.name}",
             f"--output={self.name}.out", "--ckpt-interval=3s", "--ckpt-dir=/flash", f"--ckpt-name={self.name}",
             "--ckpt-memory=128M", *options, f"{self.name}.sbatch").strip()
 
+    @staticmethod
+    def ranks(nodes):
+        """Four, as evenly as the nodes allow."""
+        return ["--ntasks=4", *([f"--ntasks-per-node={4 // nodes}"] if 4 % nodes == 0 else [])]
+
     def learn_reference(self, nodes=2):
         """The final weights of the same training, undisturbed."""
-        self.run("srun", f"-N{nodes}", "-n4", f"{examples}/train", "--no-checkpoint", "--rows", str(self.rows),
-                 "--steps", str(self.steps), "--result", "reference")
+        self.run("srun", f"--nodes={nodes}", *self.ranks(nodes), f"{examples}/train", "--no-checkpoint",
+                 "--rows", str(self.rows), "--steps", str(self.steps), "--result", "reference")
         with open(f"{self.home}/reference", encoding="utf-8") as file:
             self.reference = file.read()
 
