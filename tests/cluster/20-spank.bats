@@ -189,7 +189,7 @@ srun -n1 --ckpt-interval=wrong true 2>&1 | grep -o "varde: .*"' --ckpt-interval=
 
 # All of a job that may differ between two jobs of the same script is taken out: numbers, times, names of files.
 normalised() {
-    sed -E -e "s/\b$1\b/JOB/g; s/[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]+/TIME/g" \
+    sed -E -e "s/[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]+/TIME/g; s/\b$1\b/JOB/g" \
         -e 's/(PID|PORT|SLUID|TIME|Priority|node|Node)[A-Za-z_]*=[^ ]*//gi' |
         grep -Ev '^(_|SHLVL|PWD|TMPDIR)=' | sort
 }

@@ -15,6 +15,7 @@ def failing_node(t):
     require("node2" in t.nodes(), "one failure is no reason to leave a node out")
     with t.strike():
         t.wait_for("the second failure", lambda: len(t.history("batch_failed")) >= 2)
+    t.struck_at = t.history("batch_failed")[1]["last_step_wall_ns"] / 1e9  # the crash comes by itself
     hosts = [event["first_host"] for event in t.history("batch_failed")]
     require(hosts == ["node2", "node2"], f"ranks failed first on {hosts}, say the agents")
     t.goes_on(without=["node2"], requeues=2)
