@@ -9,6 +9,7 @@
 #   make recovery       every way a run stops, each on a cluster of its own, with its times   (RECOVERY="node hang")
 #   make asan           unit tests with AddressSanitizer and UndefinedBehaviorSanitizer, in build/asan
 #   make fuzz           grow the fuzzers' corpora for FUZZ_S seconds each (clang++)
+#   make simulate       10,000 seeds of failures under a virtual clock, and what two node failures cost
 #   make bench          figures of this machine, as ratios against fio and memcpy
 #   make tidy           style, layers, clang-tidy, cppcheck, shellcheck, headers that compile alone
 #   make format         clang-format over the sources

@@ -4,7 +4,7 @@
 fuzzers := $(patsubst tests/fuzz/%_fuzz.cc,%,$(wildcard tests/fuzz/*_fuzz.cc))
 replays := $(patsubst %,$(O)/tests/fuzz/%_replay,$(fuzzers))
 pack_tests = $(filter $(O)/tests/unit/pack_%,$(unit_tests))
-test_tools := $(patsubst tests/tools/%.cc,$(O)/tests/tools/%,$(wildcard tests/tools/*.cc))
+test_tools := $(patsubst tests/tools/%.cc,$(O)/tests/tools/%,$(wildcard tests/tools/*.cc)) $(O)/tests/simulate/simulate
 
 # Builds use all cores, unless the caller's -j says otherwise.
 parallel = $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(shell nproc))
@@ -172,3 +172,11 @@ tsan:
 	+@$(MAKE) --no-print-directory BUILD=tsan run-tsan
 run-tsan: $(tsan_tests)
 	@set -e; for program in $(tsan_tests); do TSAN_OPTIONS=halt_on_error=1 $$program; done
+
+# ---- The simulation: production's decisions under a virtual clock.  `make simulate` plays all seeds, some minutes
+.PHONY: simulate
+simulate: $(O)/tests/simulate/simulate
+	@$< --seeds 1-10000 --reference 100
+$(O)/tests/simulate/simulate: $(patsubst %.cc,$(O)/%.o,$(wildcard tests/simulate/*.cc)) $(call archives,agent)
+	@mkdir -p $(@D)
+	$(link) $(call libraries,agent) $(LDFLAGS)

@@ -21,6 +21,7 @@ void last_step::see(const store::slot& slot) noexcept {
 void look_again(sighting& node, const store::slot* read, const start_identity& start, uint64_t now_ns,
                 uint64_t period_ns) {
     const uint64_t since_ns = node.looked_ns == 0 ? 0 : now_ns - node.looked_ns;
+    node.after_gap = node.looked_ns == 0 || since_ns > 3 * period_ns;
     node.looked_ns = now_ns;
     const bool ours = read != nullptr && read->launch == start.launch &&
                       (start.incarnation == 0 || read->incarnation == start.incarnation);
@@ -43,6 +44,10 @@ uint32_t leader_of(const view& what, uint64_t silence_ns) noexcept {
         if (!is_silent(what.nodes[index], silence_ns) && !is_cut_off(what.nodes[index])) return index;
     }
     return what.self;
+}
+
+bool is_later_start(const store::slot& there, const store::slot& mine) noexcept {
+    return mine.job_id != 0 && there.job_id == mine.job_id && there.job_restarts > mine.job_restarts;
 }
 
 uint32_t slots_to_read(const view& what, uint64_t silence_ns) noexcept {
@@ -89,15 +94,21 @@ checkpoint_cost slowest(const view& what) {
 
 void schedule::observe(const view& what) {
     uint64_t newest = 0;
+    bool old_news = true;
     for (const auto& node : what.nodes) {
-        if (node.seen) newest = std::max(newest, node.slot.step_max);
+        if (!node.seen || node.slot.step_max < newest) continue;
+        old_news = node.after_gap && (old_news || node.slot.step_max > newest);
+        newest = node.slot.step_max;
     }
-    if (newest_step_ns_ == 0 || newest > newest_step_) {
-        newest_step_ns_ = what.now_ns;
-        newest_step_ = newest;
-        samples_.push_back({newest, what.now_ns});
-        if (samples_.size() > samples_max) samples_.pop_front();
-    }
+    if (newest_step_ns_ != 0 && newest <= newest_step_) return;
+    // Who has just come to lead looks at slots that it had not looked at.  One step more there is no sign of training:
+    // some ranks begin the step at which all then wait for a dead one.
+    const bool waits = old_news && newest_step_ns_ != 0 && newest == newest_step_ + 1;
+    newest_step_ = newest;
+    if (waits) return;
+    newest_step_ns_ = what.now_ns;
+    samples_.push_back({newest, what.now_ns});
+    if (samples_.size() > samples_max) samples_.pop_front();
 }
 
 uint64_t schedule::step_ns() const noexcept {

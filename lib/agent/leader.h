@@ -26,6 +26,7 @@ struct sighting {
     // not count: slow storage is no sign of death.
     uint64_t quiet_ns = 0;
     uint64_t looked_ns = 0;  // when it was last looked at
+    bool after_gap = false;  // that was the first look for a while
 };
 
 // The newest step that any slot tells of, and when it was reached.
@@ -64,6 +65,10 @@ bool is_cut_off(const sighting& node) noexcept;
 // The lowest node that is neither silent nor cut off; a node that has not been looked at yet counts as alive.
 uint32_t leader_of(const view& what, uint64_t silence_ns) noexcept;
 
+// Whether the run's slot is that of a later start of the same job: then this one was cut off while it began, and its
+// claim would fence the one that trains.
+bool is_later_start(const store::slot& there, const store::slot& mine) noexcept;
+
 // How many slots, from node 0 on, this node reads in a beat: the leader all, the others those up to the leader's.
 uint32_t slots_to_read(const view& what, uint64_t silence_ns) noexcept;
 
@@ -80,6 +85,7 @@ public:
     // The step to propose now, if any.
     std::optional<uint64_t> propose(const view& what);
     uint64_t proposed_step() const noexcept { return proposed_step_; }
+    uint64_t due_ns() const noexcept { return due_ns_; }  // when the next step is to be; 0: training has not begun
 
     uint64_t step_ns() const noexcept;                          // 0: not known yet
     uint64_t stalled_ns(uint64_t now_ns) const noexcept;        // since the last step of any node

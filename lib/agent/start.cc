@@ -30,6 +30,9 @@ std::string taken_text(const std::string& by) {
 result<std::string> find_other_writer(store::roster& roster, const store::slot& mine) {
     auto first = roster.read(0);
     if (!first) return first.error().what == code::io ? result<std::string>(first.error()) : std::string();
+    if (is_later_start(*first, mine))
+        return fail(code::fenced,
+                    "the job has been restarted since this start of it began (on node '" + first->host + "')");
     const bool same_job = first->job_id != 0 && first->job_id == mine.job_id;
     if (same_job || first->launch == mine.launch)
         return std::string();  // an earlier start of ours: this one takes over
@@ -114,6 +117,7 @@ void node::open_run() {
     mine_.launch = facts_.launch;
     mine_.host = with_.host;
     mine_.job_id = with_.job_id;
+    mine_.job_restarts = with_.restart_count;
     mine_.now = stage_ == stage::training ? store::phase::training : store::phase::opening;
     log_.rename((with_.job_id != 0 ? "job " + std::to_string(with_.job_id) + " " : std::string()) + "node " +
                 std::to_string(facts_.node_index));

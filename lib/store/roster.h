@@ -48,10 +48,11 @@ struct slot {
     // Who
     uint32_t node_index = 0;
     uint32_t node_count = 0;
-    uint64_t incarnation = 0;  // 0 while opening
-    std::string launch;        // identity of this start, the same on all its nodes ("slurm 7.1.0")
-    std::string host;          // at most 63 bytes
-    uint64_t job_id = 0;       // 0: no Slurm
+    uint64_t incarnation = 0;   // 0 while opening
+    std::string launch;         // identity of this start, the same on all its nodes ("slurm 7.1.0")
+    std::string host;           // at most 63 bytes
+    uint64_t job_id = 0;        // 0: no Slurm
+    uint64_t job_restarts = 0;  // of that job, before this start
     // Alive
     uint64_t sequence = 0;  // grows with every write
     uint64_t wall_ns = 0;   // for people only

@@ -64,7 +64,8 @@ struct disk_slot {
     uint64_t step_wall_ns;
     uint64_t cut_off_ns;
     uint64_t rank_gone_wall_ns;
-    std::byte zero[2992];  // room for later fields; a reader of this version ignores it
+    uint64_t job_restarts;
+    std::byte zero[2984];  // room for later fields; a reader of this version ignores it
     uint64_t checksum;     // XXH3-64 of all bytes before it: against a torn read or write
 };
 
@@ -83,7 +84,8 @@ static_assert(offsetof(disk_slot, generations) == 144 && offsetof(disk_slot, lau
 static_assert(offsetof(disk_slot, reason) == 496 && offsetof(disk_slot, failed_step) == 1008 &&
               offsetof(disk_slot, stall_ns) == 1016 && offsetof(disk_slot, bytes_staged) == 1032 &&
               offsetof(disk_slot, stage_ns) == 1064 && offsetof(disk_slot, cut_off_ns) == 1080 &&
-              offsetof(disk_slot, zero) == 1096 && offsetof(disk_slot, checksum) == 4088);
+              offsetof(disk_slot, job_restarts) == 1096 && offsetof(disk_slot, zero) == 1104 &&
+              offsetof(disk_slot, checksum) == 4088);
 
 // Copies what fits, never half a character: the text goes to people and into JSON.  `to` is zero already.
 void put_text(std::string_view text, std::span<char> to) noexcept {
@@ -133,6 +135,7 @@ void get_numbers(const disk_slot& from, slot& to) noexcept {
     to.incarnation = from.incarnation;
     to.sequence = from.sequence;
     to.job_id = from.job_id;
+    to.job_restarts = from.job_restarts;
     to.wall_ns = from.wall_ns;
     to.step_min = from.step_min;
     to.step_max = from.step_max;
@@ -160,6 +163,7 @@ void put_numbers(const slot& from, disk_slot& to) noexcept {
     to.incarnation = from.incarnation;
     to.sequence = from.sequence;
     to.job_id = from.job_id;
+    to.job_restarts = from.job_restarts;
     to.wall_ns = from.wall_ns;
     to.step_min = from.step_min;
     to.step_max = from.step_max;

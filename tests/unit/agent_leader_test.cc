@@ -1,4 +1,4 @@
-// The decisions of the roster: examples of each rule, and a simulation in miniature that looks for a broken promise.
+// The decisions of the roster: examples of each rule.  tests/simulate looks for broken promises where they meet.
 //
 // Time is a number here; a "node" is what its slot says.  No I/O.
 #include "agent/leader.h"
@@ -7,11 +7,6 @@
 
 #include <criterion/criterion.h>
 #include <cstdlib>
-#include <deque>
-#include <map>
-#include <memory>
-#include <random>
-#include <set>
 
 using namespace varde;
 using namespace varde::agent;
@@ -125,6 +120,21 @@ Test(agent_leader, is_this_node_where_it_is_the_first_however_quiet_it_seems) {
     world w(2, 0);
     w.nodes[0].quiet_ns = 100 * silence_ns;
     cr_assert_eq(leader_of(w.now(), silence_ns), 0);
+}
+
+Test(agent_leader, of_a_start_that_was_cut_off_does_not_take_the_run_back) {
+    store::slot mine;
+    mine.job_id = 7;
+    mine.job_restarts = 1;
+    store::slot there = mine;
+    cr_assert(!is_later_start(there, mine), "another step of the same start");
+    there.job_restarts = 2;
+    cr_assert(is_later_start(there, mine));
+    cr_assert(!is_later_start(mine, there), "and the later one takes over");
+    there.job_id = 8;
+    cr_assert(!is_later_start(there, mine), "of another job it is looked at whether that lives");
+    there.job_id = mine.job_id = 0;
+    cr_assert(!is_later_start(there, mine), "no Slurm, no order");
 }
 
 Test(agent_leader, knows_no_outcome_of_step_zero) {
@@ -303,6 +313,52 @@ Test(agent_schedule, a_new_leader_begins_with_a_whole_interval) {
     cr_assert(p.time_of(step) - taken_over_ns >= 59 * ns_per_s);
 }
 
+// ---- silence
+
+Test(agent_silence, is_time_in_which_a_slot_was_looked_at_and_had_not_changed) {
+    const start_identity start{"job 7", 3};
+    store::slot slot;
+    slot.launch = "job 7";
+    slot.incarnation = 3;
+    slot.sequence = 1;
+    sighting node;
+    look_again(node, &slot, start, 100 * ns_per_s, ns_per_s);
+    cr_assert(node.seen && node.quiet_ns == 0);
+    look_again(node, &slot, start, 101 * ns_per_s, ns_per_s);
+    look_again(node, nullptr, start, 102 * ns_per_s, ns_per_s);
+    cr_assert_eq(node.quiet_ns, 2 * ns_per_s);
+    cr_assert(!node.after_gap);
+    look_again(node, &slot, start, 300 * ns_per_s, ns_per_s);
+    cr_assert(node.after_gap);
+    cr_assert_eq(node.quiet_ns, 4 * ns_per_s, "who could not look for minutes knows nothing of them");
+    slot.sequence = 2;
+    look_again(node, &slot, start, 301 * ns_per_s, ns_per_s);
+    cr_assert_eq(node.quiet_ns, 0);
+}
+
+Test(agent_silence, is_not_broken_by_another_start) {
+    store::slot slot;
+    slot.launch = "job 6";
+    slot.incarnation = 3;
+    sighting node;
+    look_again(node, &slot, {"job 7", 3}, ns_per_s, ns_per_s);
+    slot.launch = "job 7";
+    slot.incarnation = 2;
+    look_again(node, &slot, {"job 7", 3}, 2 * ns_per_s, ns_per_s);
+    cr_assert(!node.seen && node.quiet_ns == ns_per_s);
+    look_again(node, &slot, {"job 7", 0}, 3 * ns_per_s, ns_per_s);
+    cr_assert(node.seen, "whose number is not known yet takes it over");
+}
+
+Test(agent_silence, only_the_leader_reads_all_slots) {
+    world w(4, 2);
+    cr_assert_eq(slots_to_read(w.now(), silence_ns), 1);
+    w.nodes[0].quiet_ns = silence_ns;
+    cr_assert_eq(slots_to_read(w.now(), silence_ns), 2);
+    w.nodes[1].quiet_ns = silence_ns;
+    cr_assert_eq(slots_to_read(w.now(), silence_ns), 4);
+}
+
 // ---- completeness
 
 Test(agent_complete, only_when_every_node_has_sealed_the_same_step) {
@@ -401,6 +457,24 @@ Test(agent_death, is_not_called_during_a_long_step) {
     cr_assert_eq(dead_nodes(w.now(), silence_ns, s).size(), 1, "but a step does not take for ever");
 }
 
+// Or it would be noticed after twice the silence: the next leader looks at all slots for the first time.
+Test(agent_death, of_a_leader_is_not_put_off_by_what_the_next_one_learns_late) {
+    world w(3, 1);
+    schedule s = paced(w, 100 * ns_per_ms);
+    w.now_ns += silence_ns;
+    w.nodes[0].quiet_ns = silence_ns;
+    w.nodes[2].after_gap = true;  // node 1 has only followed so far
+    w.nodes[2].slot.step_max++;   // has begun the step at which the others wait
+    s.observe(w.now());
+    const auto dead = dead_nodes(w.now(), silence_ns, s);
+    cr_assert(dead.size() == 1 && dead[0] == 0);
+    w.now_ns += ns_per_s;
+    w.nodes[2].after_gap = false;
+    w.nodes[2].slot.step_max++;
+    s.observe(w.now());
+    cr_assert(dead_nodes(w.now(), silence_ns, s).empty(), "but a step from then on is one");
+}
+
 Test(agent_death, is_not_called_for_nodes_that_have_ended_or_were_never_seen_or_for_this_one) {
     world w(4, 0);
     schedule s = paced(w, 100 * ns_per_ms);
@@ -497,260 +571,4 @@ Test(agent_restart, goes_on_counting_where_another_leader_stopped) {
     answer(w, 1, 5, verdict::loaded);
     cr_assert(r.next(w.now()) == restart::wish::nothing);
     cr_assert_eq(r.confirmed_attempt(), 0);
-}
-
-// ---- the simulation
-
-namespace {
-
-// One node's own state; its slot reaches the others with a delay, or not at all.
-struct sim_node {
-    store::slot said;  // what it would write now
-    std::deque<std::pair<uint64_t, store::slot>> on_the_way;
-    uint64_t armed = 0;
-    bool dead = false;
-    uint64_t write_fails_until_ns = 0;
-    std::map<uint64_t, uint64_t> sealed_at_ns;  // step -> when its drain ends
-    std::set<uint64_t> really_sealed;
-    uint64_t verdict_at_ns = 0;
-    uint64_t loading_attempt = 0;
-    bool lies_damaged = false;  // its pack of the newest generation is broken
-};
-
-class simulation {
-public:
-    explicit simulation(uint64_t seed) : random_(seed), seed_(seed) {
-        nodes_.resize(pick(2, 64));
-        step_ns_ = pick(1, 3000) * ns_per_ms;
-        damaged_node_ = pick(0, 1) == 0 ? nodes_.size() : pick(0, nodes_.size() - 1);
-        views_.assign(nodes_.size(), std::vector<sighting>(nodes_.size()));
-        sequences_.assign(nodes_.size(), 0);
-        for (size_t i = 0; i < nodes_.size(); i++) {
-            auto& said = nodes_[i].said;
-            said.node_index = static_cast<uint32_t>(i);
-            said.node_count = static_cast<uint32_t>(nodes_.size());
-            said.host = "host" + std::to_string(i);
-            said.now = phase::choosing;
-            nodes_[i].lies_damaged = i == damaged_node_;
-            schedules_.emplace_back(every(pick(20, 300) * ns_per_s));
-        }
-        restarts_.resize(nodes_.size());
-    }
-
-    void run(uint64_t beats) {
-        for (uint64_t i = 0; i < beats; i++) beat();
-    }
-    uint64_t proposals() const { return proposals_; }
-    uint64_t completed() const { return completed_; }
-    bool trains() const { return training_since_ns_ != 0; }
-
-private:
-    uint64_t pick(uint64_t low, uint64_t high) { return low + random_() % (high - low + 1); }
-
-    void beat() {
-        now_ns_ += ns_per_s;
-        for (size_t i = 0; i < nodes_.size(); i++) act(i);
-        for (size_t i = 0; i < nodes_.size(); i++) write(i);
-        for (size_t i = 0; i < nodes_.size(); i++) lead(i);
-    }
-
-    uint64_t step() const { return training_since_ns_ == 0 ? 0 : (now_ns_ - training_since_ns_) / step_ns_; }
-
-    // What a node does on its own: follows what it has read of the leader, loads, saves, drains.
-    void act(size_t i) {
-        auto& node = nodes_[i];
-        if (node.dead) return;
-        const uint32_t leader = leader_of(look(i), silence_ns);
-        const store::slot& said = leader == i ? node.said : views_[i][leader].slot;
-        if (node.said.now == phase::choosing) follow_choice(node, said);
-        if (node.said.now != phase::training) return;
-        node.said.step_min = node.said.step_max = step();
-        if (said.proposed_step > node.armed) {
-            node.armed = said.proposed_step;
-            set(node, node.armed, node.armed <= step() ? outcome::late : outcome::pending);
-            if (node.armed > step())
-                node.sealed_at_ns[node.armed] = training_since_ns_ + node.armed * step_ns_ + pick(1, 90) * ns_per_s;
-        }
-        for (auto at = node.sealed_at_ns.begin(); at != node.sealed_at_ns.end();) {
-            if (now_ns_ < at->second) {
-                ++at;
-                continue;
-            }
-            const bool lost = pick(0, 19) == 0;  // a failed write
-            set(node, at->first, lost ? outcome::failed : outcome::sealed);
-            if (!lost) node.really_sealed.insert(at->first);
-            at = node.sealed_at_ns.erase(at);
-        }
-        node.said.drain_busy = node.sealed_at_ns.empty() ? 0 : 1;
-        node.said.complete_step = std::max(node.said.complete_step, said.complete_step);
-    }
-
-    void follow_choice(sim_node& node, const store::slot& said) {
-        if (said.choice == choice_kind::none || said.choice == choice_kind::refused) return;
-        if (node.loading_attempt != said.choice_attempt) {
-            node.loading_attempt = said.choice_attempt;
-            node.verdict_at_ns = now_ns_ + pick(0, 20) * ns_per_s;
-        } else if (node.verdict_at_ns != 0 && now_ns_ >= node.verdict_at_ns) {
-            node.said.verdict_attempt = said.choice_attempt;
-            node.said.loaded = node.lies_damaged && said.choice_step == 1000 ? verdict::damaged : verdict::loaded;
-            node.said.reason = "chunk 7";
-            node.verdict_at_ns = 0;
-        }
-        if (said.confirmed_attempt != said.choice_attempt || node.said.verdict_attempt != said.choice_attempt) return;
-        if (node.said.loaded != verdict::loaded) return;
-        node.said.now = phase::training;
-        if (training_since_ns_ == 0) training_since_ns_ = now_ns_;
-    }
-
-    void set(sim_node& node, uint64_t step, outcome what) {
-        auto& states = node.said.generations;
-        for (auto& state : states) {
-            if (state.step == step) {
-                state.what = what;
-                return;
-            }
-        }
-        std::move_backward(states.begin(), states.end() - 1, states.end());
-        states[0] = {step, what, 0, 0, 1, 1};
-    }
-
-    // Writes may be late (a slow store) or lost for a while; nodes may die.
-    void write(size_t i) {
-        auto& node = nodes_[i];
-        if (!node.dead && pick(0, 20'000) == 0) node.dead = true;
-        if (node.dead) return;
-        if (pick(0, 400) == 0) node.write_fails_until_ns = now_ns_ + pick(1, 60) * ns_per_s;
-        if (now_ns_ < node.write_fails_until_ns) return;
-        node.said.sequence = ++sequences_[i];
-        node.on_the_way.emplace_back(now_ns_ + (pick(0, 9) == 0 ? pick(1, 5) : 0) * ns_per_s, node.said);
-    }
-
-    // What node i sees now.  Only a node that leads reads all.
-    view look(size_t i) { return {now_ns_, static_cast<uint32_t>(i), views_[i]}; }
-    void read(size_t i) {
-        auto& seen = views_[i];
-        const uint32_t leader = leader_of(look(i), silence_ns);
-        for (size_t other = 0; other < nodes_.size(); other++) {
-            if (other == i) {
-                seen[i] = {true, nodes_[i].said, 0};
-            } else if (other <= leader || leader == i) {
-                see(seen[other], other);
-            }
-        }
-    }
-    void see(sighting& seen, size_t other) {
-        auto& way = nodes_[other].on_the_way;
-        while (way.size() > 1 && way[1].first <= now_ns_) way.pop_front();
-        if (!way.empty() && way.front().first <= now_ns_ &&
-            (!seen.seen || way.front().second.sequence != seen.slot.sequence)) {
-            seen = {true, way.front().second, 0};
-        } else {
-            seen.quiet_ns += ns_per_s;
-        }
-    }
-
-    void lead(size_t i) {
-        auto& node = nodes_[i];
-        if (node.dead) return;
-        read(i);
-        const view now = look(i);
-        schedules_[i].observe(now);
-        if (leader_of(now, silence_ns) != i) return;
-        if (node.said.now == phase::choosing) lead_start(i, now);
-        if (node.said.now == phase::training) lead_generations(i, now);
-    }
-
-    void lead_start(size_t i, const view& now) {
-        auto& mine = restarts_[i];
-        if (!mine) {
-            mine = std::make_unique<restart>();
-            for (const auto& other : now.nodes) {
-                if (other.seen) mine->continue_after(other.slot.choice_attempt);
-            }
-        }
-        const uint64_t before = mine->confirmed_attempt();
-        switch (mine->next(now)) {
-        case restart::wish::nothing: break;
-        case restart::wish::choose: mine->offer(choice_kind::generation, {damaged_known_ ? 900U : 1000U, 1}, ""); break;
-        case restart::wish::mark_and_choose:
-            cr_assert(damaged_node_ < nodes_.size(), "seed %lu: damage where there was none", seed_);
-            damaged_known_ = true;
-            mine->offer(choice_kind::generation, {900, 1}, "");
-            break;
-        }
-        if (mine->confirmed_attempt() != before) {
-            for (const auto& other : nodes_) {
-                cr_assert(
-                    other.said.verdict_attempt == mine->confirmed_attempt() && other.said.loaded == verdict::loaded,
-                    "seed %lu: attempt %lu is confirmed without %s", seed_, mine->confirmed_attempt(),
-                    other.said.host.c_str());
-            }
-        }
-        auto& said = nodes_[i].said;
-        said.choice_attempt = mine->current().attempt;
-        said.choice = mine->current().kind;
-        said.choice_step = mine->current().id.step;
-        said.confirmed_attempt = mine->confirmed_attempt();
-    }
-
-    void lead_generations(size_t i, const view& now) {
-        auto& said = nodes_[i].said;
-        if (const auto step = schedules_[i].propose(now)) {
-            uint64_t newest = 0;
-            for (const auto& other : now.nodes) newest = std::max(newest, other.seen ? other.slot.step_max : 0);
-            cr_assert(*step >= newest + 2, "seed %lu: step %lu proposed at %lu", seed_, *step, newest);
-            said.proposed_step = *step;
-            proposals_++;
-        }
-        for (const auto& generation : newly_complete(now, said.complete_step)) {
-            cr_assert_eq(generation.packs.size(), nodes_.size());
-            for (const auto& other : nodes_) {
-                cr_assert(other.really_sealed.count(generation.step) == 1, "seed %lu: step %lu is complete without %s",
-                          seed_, generation.step, other.said.host.c_str());
-            }
-            said.complete_step = generation.step;
-            completed_++;
-        }
-        for (const uint32_t dead : dead_nodes(now, silence_ns, schedules_[i])) {
-            // Training cannot stop here while nodes live, so only a very quiet one may be called dead.
-            cr_assert(views_[i][dead].quiet_ns >= silence_ns, "seed %lu", seed_);
-        }
-    }
-
-    std::mt19937_64 random_;
-    uint64_t seed_;
-    uint64_t now_ns_ = 1000 * ns_per_s;
-    uint64_t step_ns_ = 0;
-    uint64_t training_since_ns_ = 0;
-    size_t damaged_node_ = 0;
-    bool damaged_known_ = false;
-    std::vector<sim_node> nodes_;
-    std::vector<std::vector<sighting>> views_;
-    std::vector<uint64_t> sequences_;
-    std::vector<schedule> schedules_;
-    std::vector<std::unique_ptr<restart>> restarts_;
-    uint64_t proposals_ = 0;
-    uint64_t completed_ = 0;
-};
-
-}  // namespace
-
-Test(agent_simulation, no_seed_breaks_a_promise) {
-    const char* wanted = std::getenv("SEED");
-    const uint64_t first = wanted != nullptr ? std::strtoull(wanted, nullptr, 10) : 1;
-    const uint64_t count = wanted != nullptr ? 1 : 40;
-    uint64_t proposals = 0;
-    uint64_t completed = 0;
-    uint64_t trained = 0;
-    for (uint64_t seed = first; seed < first + count; seed++) {
-        simulation one(seed);
-        one.run(900);
-        proposals += one.proposals();
-        completed += one.completed();
-        trained += one.trains() ? 1 : 0;
-    }
-    // That the promises were put to the test at all.
-    if (wanted == nullptr)
-        cr_assert(trained > 25 && proposals > 60 && completed > 20, "%lu trained, %lu proposals, %lu completed",
-                  trained, proposals, completed);
 }

@@ -13,6 +13,7 @@ slot full_slot() {
     one.launch = "slurm 7.1.0";
     one.host = "node3";
     one.job_id = 42;
+    one.job_restarts = 2;
     one.sequence = 99;
     one.wall_ns = 1'700'000'000'000'000'000;
     one.now = phase::training;
@@ -117,6 +118,7 @@ Test(slot, layout_on_disk_stays) {
     cr_assert_eq(number_at(1072), 1'699'999'999'000'000'000ULL);
     cr_assert_eq(number_at(1080), 6);
     cr_assert_eq(number_at(1088), 7);
-    cr_assert_eq(number_at(4088), 0xf38dd6f94e275802ULL, "the checksum of these bytes is %#llx",
+    cr_assert_eq(number_at(1096), 2);
+    cr_assert_eq(number_at(4088), 0x6931dd583c20e622ULL, "the checksum of these bytes is %#llx",
                  static_cast<unsigned long long>(number_at(4088)));
 }
