@@ -11,7 +11,6 @@
 using namespace varde;
 using namespace varde::cli;
 using store_test::need;
-using store_test::read_file;
 using store_test::temporary_directory;
 
 namespace {
