@@ -93,7 +93,7 @@ void simulation::fail_start(uint64_t now_ns, bool died) {
     failure_.open = true;
     failure_.failed_ns = now_ns;
     failure_.step = one.step(now_ns);
-    failure_.excused_ns = excused_ns_;
+    failure_.excused_ns = excused_ns_ + earlier_excused_ns_;
 }
 
 void simulation::kill_machine(uint64_t now_ns, uint64_t off_ns) {

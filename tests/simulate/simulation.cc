@@ -103,7 +103,7 @@ void simulation::begin_start(uint64_t now_ns) {
     one.step_ns = with.step_ns;
     held.note(now_ns, "the job starts as " + one.launch + " on " + std::to_string(one.hosts.size()) + " nodes");
     last_complete_step_ = 0;
-    excused_ns_ = 0;
+    excused_ns_ = earlier_excused_ns_ = 0;
     late_lead_ns_ = 0;
     for (uint32_t index = 0; index < with.node_count; index++) {
         if (slurm.hosts[one.hosts[index]].answers(now_ns))
@@ -246,13 +246,14 @@ void simulation::on_complete(const start& which, generation_id id, uint64_t now_
     const uint64_t off_ns = 3 * with.step_ns + 3 * ns_per_s;
     const bool undisturbed = last_complete_step_ != 0 && newest_complete_ns_ >= calm_ns_ && !failure_.open &&
                              with.write_loss == 0 && with.write_delay == 0 &&
-                             3 * with.drain_ns / 2 + 10 * ns_per_s < with.interval_ns;
+                             3 * with.drain_ns + 20 * ns_per_s < with.interval_ns;
     if (undisturbed) {
         held.hold(gap_ns + off_ns >= with.interval_ns && gap_ns <= with.interval_ns + off_ns, now_ns,
                   "the interval is " + seconds(gap_ns) + " instead of " + seconds(with.interval_ns));
     }
     last_complete_step_ = id.step;
     newest_complete_ns_ = now_ns;
+    earlier_excused_ns_ = excused_ns_;
     excused_ns_ = now_ns < fault_end_ns_ ? fault_end_ns_ - now_ns + with.interval_ns + with.drain_ns : 0;
 }
 

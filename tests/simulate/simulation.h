@@ -99,7 +99,8 @@ private:
     // What the promises go by
     uint64_t healed_ns_ = 0;
     uint64_t fault_ns_since_failure_ = 0;
-    uint64_t excused_ns_ = 0;  // time that faults may have kept generations from becoming complete
+    uint64_t excused_ns_ = 0;          // time that faults may have kept generations from becoming complete
+    uint64_t earlier_excused_ns_ = 0;  // before the newest did: what had put that off has put the next one off, too
     uint64_t fault_end_ns_ = 0;
     uint64_t calm_ns_ = 0;  // from when on intervals are undisturbed
     uint64_t newest_complete_ns_ = 0;

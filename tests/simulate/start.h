@@ -37,7 +37,8 @@ struct start {
     }
     // Some have begun the step at which the others wait for a lost peer.
     uint64_t step_of(uint32_t node_index, uint64_t now_ns) const noexcept {
-        return step(now_ns) + (base_step > 0 && !moving && node_index % 3 == 2 ? 1 : 0);
+        const bool has_moved = restored && base_step > restored->step;
+        return step(now_ns) + (has_moved && !moving && node_index % 3 == 2 ? 1 : 0);
     }
     uint64_t time_of(uint64_t step) const noexcept { return base_ns + (step - base_step) * step_ns; }
     void stop(uint64_t now_ns) noexcept {
