@@ -137,10 +137,12 @@ void supervisor::look() {
         main_.post([this, serial, seen] {
             looking_ = false;
             if (serial != step_serial_) return;
-            if (seen) sight_ = *seen;
-            if (seen) fresh_looks_++;
-            else if (!std::exchange(storage_told_, true))
+            if (seen) {
+                sight_ = *seen;
+                fresh_looks_++;
+            } else if (!std::exchange(storage_told_, true)) {
                 say("couldn't look at the run: " + seen.error().context + "; the step goes on, trying again");
+            }
         });
     });
 }
