@@ -77,9 +77,11 @@ double round_up(double value) {
 
 void timeline::draw_steps() {
     constexpr double lines = 5;
-    const double most = static_cast<double>(std::max<uint64_t>(told_.last_step, 1));
-    const double every = std::max(round_up(most / lines), 1.0);
-    for (double step = 0; step <= most; step += every) {
+    const uint64_t most = std::max<uint64_t>(told_.last_step, 1);
+    const double every = std::max(round_up(static_cast<double>(most) / lines), 1.0);
+    const auto count = static_cast<uint64_t>(static_cast<double>(most) / every);
+    for (uint64_t index = 0; index <= count; index++) {
+        const double step = static_cast<double>(index) * every;
         const double at = y(static_cast<uint64_t>(step));
         canvas_.line(left, at, right, at, "grid");
         canvas_.text(left - 8, at + 4, "tick end", fmt::format("{:.0f}", step));
