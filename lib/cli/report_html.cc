@@ -62,7 +62,6 @@ std::string text_of(const std::string& text) { return svg_escaped(shown(text)); 
 class html_table {
 public:
     explicit html_table(const std::vector<column>& titles) {
-        text_ = "<div class=\"wide\"><table><thead><tr>";
         for (const auto& [title, side] : titles)
             text_ += (side == align::right ? "<th class=\"right\">" : "<th>") + text_of(title) + "</th>";
         text_ += "</tr></thead><tbody>\n";
@@ -75,7 +74,7 @@ public:
     std::string text() const { return text_ + (open_ ? "</tr>\n" : "") + "</tbody></table></div>\n"; }
 
 private:
-    std::string text_;
+    std::string text_ = "<div class=\"wide\"><table><thead><tr>";
     bool open_ = false;
 };
 
