@@ -4,7 +4,7 @@
 // Every step may be done twice, and by two helpers at once: each asks Slurm first and sets what is so anyway.
 #pragma once
 
-#include "epilog/controller/probe.h"
+#include "base/slurmd_probe.h"
 #include "epilog/controller/slurm_tools.h"
 
 #include <cstdint>

@@ -11,24 +11,12 @@ namespace varde::controller {
 
 namespace {
 
-constexpr int tool_ms = 10'000;  // a busy slurmctld answers in seconds
-constexpr uint16_t slurmd_port_default = 6818;
-constexpr size_t node_list_bytes_max = 64 << 10;
+constexpr int tool_ms = 10'000;                // a busy slurmctld answers in seconds
 constexpr size_t output_bytes_max = 16 << 20;  // some hundred bytes for each node of a large cluster
 
 // Slurm's word for nothing.
 std::string value(std::string_view text) {
     return text == "(null)" || text == "N/A" ? std::string() : std::string(text);
-}
-
-// The value of "KEY=" at the start of a word.
-std::string_view field(std::string_view line, std::string_view key) {
-    while (!line.empty()) {
-        const std::string_view word = take_until(line, ' ');
-        if (word.size() > key.size() && word.starts_with(key) && word[key.size()] == '=')
-            return word.substr(key.size() + 1);
-    }
-    return {};
 }
 
 }  // namespace
@@ -53,19 +41,6 @@ fate fate_of(const job_facts& job, uint64_t now_s) noexcept {
     const bool ahead = !job.end_s || *job.end_s > now_s + 1;
     const bool completing = job.state.find("COMPLETING") != std::string::npos;
     return completing && ahead ? fate::completing : fate::ended;
-}
-
-std::vector<node_facts> parse_nodes(std::string_view text) {
-    std::vector<node_facts> found;
-    while (!text.empty()) {
-        const std::string_view line = take_until(text, '\n');
-        node_facts node{std::string(field(line, "NodeName")), std::string(field(line, "NodeAddr")),
-                        std::string(field(line, "State")), 0, std::string(field(line, "Comment"))};
-        const auto port = parse_number(field(line, "Port"), UINT16_MAX);
-        if (port) node.port = static_cast<uint16_t>(*port);
-        if (!node.name.empty() && is_node_list(node.name)) found.push_back(std::move(node));
-    }
-    return found;
 }
 
 uint16_t parse_slurmd_port(std::string_view config) {
@@ -111,26 +86,6 @@ result<std::string> read_job_name(environment get) {
     const auto task_id = number_of(task);
     if (!array_id || !task_id) return fail(code::invalid, "SLURM_ARRAY_JOB_ID and SLURM_ARRAY_TASK_ID are no numbers");
     return std::to_string(*array_id) + "_" + std::to_string(*task_id);
-}
-
-bool is_node_list(std::string_view text) noexcept {
-    if (text.size() > node_list_bytes_max || text.starts_with('-')) return false;
-    for (const char c : text) {
-        const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-        if (!letter && std::string_view("-_.,[]").find(c) == std::string_view::npos) return false;
-    }
-    return true;
-}
-
-bool is_down(const node_facts& node) noexcept { return node.state.starts_with("DOWN"); }
-
-bool is_changing_power(const node_facts& node) noexcept {
-    std::string_view flags = node.state;
-    while (!flags.empty()) {
-        const std::string_view flag = take_until(flags, '+');
-        if (flag.starts_with("POWER") || flag.starts_with("REBOOT")) return true;
-    }
-    return false;
 }
 
 std::string join(const std::vector<std::string>& names) {

@@ -6,6 +6,7 @@
 
 #include "base/options.h"
 #include "base/result.h"
+#include "base/slurm_nodes.h"
 
 #include <cstdint>
 #include <optional>
@@ -31,17 +32,6 @@ result<job_facts> parse_job(std::string_view line);
 enum class fate : uint8_t { ended, completing, pending };
 fate fate_of(const job_facts& job, uint64_t now_s) noexcept;
 
-struct node_facts {
-    std::string name;
-    std::string address;
-    std::string state;    // "ALLOCATED", "DOWN+NOT_RESPONDING", ...
-    uint16_t port = 0;    // 0: the cluster's
-    std::string comment;  // its first word: enough to know ours
-};
-
-// Lines of `scontrol --oneliner show node`.  Pure.
-std::vector<node_facts> parse_nodes(std::string_view text);
-
 // SlurmdPort of `scontrol show config`; 6818 where it is not said.  Pure.
 uint16_t parse_slurmd_port(std::string_view config);
 
@@ -56,10 +46,6 @@ bad_nodes named_bad(std::string_view comment, const std::vector<std::string>& no
 // "7", or "7_3" for a task of an array: scontrol would take the number of the task that has the array's own for all
 // of them. Pure.
 result<std::string> read_job_name(environment get);
-
-bool is_node_list(std::string_view text) noexcept;  // letters, digits and -_.,[] only, at most 64 KiB, no leading dash
-bool is_down(const node_facts& node) noexcept;
-bool is_changing_power(const node_facts& node) noexcept;  // by Slurm: powered down or up, or rebooted
 
 class slurm_tools {
 public:

@@ -1,27 +1,23 @@
 // scontrol, sattach, scancel, and connections to slurmd.
 #include "cli/allocation.h"
 
-#include "base/clock.h"
-#include "base/handle.h"
 #include "base/process.h"
+#include "base/slurmd_probe.h"
 #include "base/units.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdlib>
 #include <fcntl.h>
-#include <netdb.h>
-#include <poll.h>
 #include <spawn.h>
-#include <sys/socket.h>
 
 namespace varde::cli {
 
 namespace {
 
 constexpr int ask_ms = 10'000;
-constexpr int reach_ms = 3'000;  // a SYN that is lost is sent again after one second, and after three
-constexpr uint64_t slurmd_port = 6818;
+// A SYN that is lost is sent again after one second, and after three.  Who refuses may be restarting, but a step that
+// waits for it gains nothing over one on a spare.
+constexpr probe_limits reach{.silent_ms = 3'000, .refused_ms = 1'000};
 
 std::vector<std::string> environment_for_slurm() {
     std::vector<std::string> environment{"PATH=/usr/bin:/bin", "LC_ALL=C"};
@@ -39,72 +35,12 @@ std::vector<std::string> lines_of(std::string_view text) {
     return lines;
 }
 
-// A connection under way to the node's slurmd; empty where there is no address.
-unique_fd begin_connection(const node_state& node) {
-    addrinfo wanted{};
-    wanted.ai_socktype = SOCK_STREAM;
-    addrinfo* found = nullptr;
-    if (::getaddrinfo(node.address.c_str(), std::to_string(node.port).c_str(), &wanted, &found) != 0) return {};
-    unique_fd socket(::socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    const bool begun =
-        socket && (::connect(socket.get(), found->ai_addr, found->ai_addrlen) == 0 || errno == EINPROGRESS);
-    ::freeaddrinfo(found);
-    return begun ? std::move(socket) : unique_fd();
-}
-
-bool is_connected(int socket) {
-    int error = 0;
-    socklen_t size = sizeof error;
-    return ::getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error == 0;
-}
-
 }  // namespace
 
-std::vector<node_state> parse_node_states(std::string_view output) {
-    std::vector<node_state> nodes;
-    for (const std::string& line : lines_of(output)) {
-        node_state node{agent::field_of(line, "NodeName"), agent::field_of(line, "NodeAddr"), 0,
-                        agent::field_of(line, "State")};
-        if (node.name.empty()) continue;
-        if (node.address.empty()) node.address = node.name;
-        const auto port = parse_number(agent::field_of(line, "Port"), UINT16_MAX);
-        node.port = static_cast<uint16_t>(port && *port != 0 ? *port : slurmd_port);
-        nodes.push_back(std::move(node));
-    }
-    return nodes;
-}
-
-// A node that is to be drained still runs what its job starts.
-bool is_up(const node_state& node) noexcept {
+bool is_up(const node_facts& node) noexcept {
     for (const char* word : {"DOWN", "*", "NOT_RESPONDING", "FAIL", "POWER", "REBOOT", "UNKNOWN"})
         if (node.state.find(word) != std::string::npos) return false;
     return !node.state.empty();
-}
-
-std::vector<std::string> reachable(const std::vector<node_state>& nodes, int timeout_ms) {
-    const auto until = deadline::in_ms(static_cast<uint64_t>(timeout_ms));
-    std::vector<unique_fd> sockets;
-    std::vector<pollfd> waited;
-    for (const node_state& node : nodes) {
-        sockets.push_back(begin_connection(node));
-        waited.push_back({sockets.back().get(), POLLOUT, 0});  // one that is -1 is passed over
-    }
-    std::vector<bool> answered(nodes.size(), false);
-    for (size_t open = nodes.size(); open > 0 && !until.passed();) {
-        if (::poll(waited.data(), waited.size(), until.left_ms()) <= 0) continue;
-        open = 0;
-        for (size_t i = 0; i < nodes.size(); i++) {
-            if (waited[i].fd >= 0 && waited[i].revents != 0) {
-                answered[i] = is_connected(waited[i].fd);
-                waited[i].fd = -1;
-            }
-            open += waited[i].fd >= 0 ? size_t{1} : 0;
-        }
-    }
-    std::vector<std::string> names;
-    for (size_t i = 0; i < nodes.size(); i++)
-        if (answered[i]) names.push_back(nodes[i].name);
-    return names;
 }
 
 result<std::string> allocation::ask(const char* name, std::vector<std::string> arguments) const {
@@ -155,11 +91,16 @@ result<std::vector<std::string>> allocation::usable_nodes(const std::vector<std:
     if (list.empty() || list == "(null)") return fail(code::unavailable, "scontrol shows no nodes of the job");
     auto output = ask("scontrol", {"--oneliner", "show", "node", list});
     if (!output) return output.error();
-    auto nodes = parse_node_states(*output);
-    std::erase_if(nodes, [&](const node_state& node) {
+    auto nodes = parse_nodes(*output);
+    std::erase_if(nodes, [&](const node_facts& node) {
         return !is_up(node) || std::find(dead.begin(), dead.end(), node.name) != dead.end();
     });
-    return reachable(nodes, reach_ms);
+    // A node that died a moment ago looks well to Slurm.
+    const auto seen = look_at(nodes, slurmd_port_default, reach);
+    std::vector<std::string> names;
+    for (size_t i = 0; i < nodes.size(); i++)
+        if (seen[i] == sight::answered) names.push_back(nodes[i].name);
+    return names;
 }
 
 result<void> allocation::kill_step(uint32_t number) const {

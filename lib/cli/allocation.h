@@ -4,6 +4,7 @@
 
 #include "agent/slurm.h"
 #include "base/result.h"
+#include "base/slurm_nodes.h"
 #include "cli/step_nodes.h"
 
 #include <cstdint>
@@ -14,19 +15,8 @@
 
 namespace varde::cli {
 
-struct node_state {
-    std::string name;
-    std::string address;
-    uint16_t port = 0;
-    std::string state;  // "ALLOCATED", "DOWN*", ...
-};
-// Lines of `scontrol --oneliner show node`.  Pure.
-std::vector<node_state> parse_node_states(std::string_view output);
-// Slurm itself would start a step there.  Pure.
-bool is_up(const node_state& node) noexcept;
-
-// Which of them take a connection to their slurmd, in `timeout_ms`: a node that died a moment ago looks well to Slurm.
-std::vector<std::string> reachable(const std::vector<node_state>& nodes, int timeout_ms);
+// Slurm itself would start a step there: a node that is to be drained still runs what its job starts.  Pure.
+bool is_up(const node_facts& node) noexcept;
 
 class allocation {
 public:

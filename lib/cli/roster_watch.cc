@@ -55,8 +55,9 @@ result<run_sight> roster_watch::look() {
     const auto found = find_start();
     if (!found) return found.error();
     if (!*found) return last_;
-    for (uint32_t index = 0; index < nodes_.size(); index++) {
-        const auto read = roster_->read(index);
+    const auto slots = roster_->read_all(static_cast<uint32_t>(nodes_.size()));
+    for (size_t index = 0; index < slots.size(); index++) {
+        const auto& read = slots[index];
         const bool none = !read && (read.error().what == code::not_found || read.error().what == code::damaged);
         if (!read && !none) return read.error();  // not looked at: that is nobody's silence
         agent::look_again(nodes_[index], read ? &*read : nullptr, {launch_, last_.incarnation}, mono_ns(), period_ns_);

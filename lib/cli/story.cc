@@ -191,10 +191,7 @@ std::string describe(const start_story& before, const start_story& now, const tu
     if (end.noticed != nullptr) {
         const auto& word = end.noticed->text("cause");
         const std::pair<const char*, const char*> titles[] = {{store::cause::node, "node died"},
-                                                              {store::cause::application, "application failed"},
-                                                              {store::cause::hang, "training hung"},
-                                                              {store::cause::time_limit, "time limit"},
-                                                              {store::cause::preemption, "preempted"}};
+                                                              {store::cause::application, "application failed"}};
         std::string text = word;
         for (const auto& [cause, title] : titles) {
             if (word == cause) text = title;

@@ -34,9 +34,6 @@ struct history_event {
 namespace cause {
 constexpr const char* node = "node";                // a node is dead
 constexpr const char* application = "application";  // the batch script, or a step of it, failed
-constexpr const char* hang = "hang";
-constexpr const char* time_limit = "time_limit";
-constexpr const char* preemption = "preemption";
 }  // namespace cause
 
 // By `varde run`, before it does; the leader looks for it.

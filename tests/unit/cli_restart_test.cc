@@ -5,9 +5,7 @@
 
 #include "store_support.h"
 
-#include <arpa/inet.h>
 #include <criterion/criterion.h>
-#include <sys/socket.h>
 
 using namespace varde;
 using namespace varde::cli;
@@ -104,36 +102,14 @@ Test(cli_restart, a_layout_is_read_and_comes_in_the_order_of_ranks) {
 }
 
 Test(cli_restart, nodes_that_slurm_takes_for_dead_are_not_used) {
-    const auto nodes = parse_node_states(
+    const auto nodes = parse_nodes(
         "NodeName=n1 Arch=x86_64 NodeAddr=10.0.0.1 NodeHostName=n1 Port=6820 State=ALLOCATED ThreadsPerCore=1 \n"
         "NodeName=n2 NodeAddr=n2 State=MIXED* ThreadsPerCore=1 \n"
         "NodeName=n3 NodeAddr=n3 State=DOWN+NOT_RESPONDING \nNodeName=n4 State=MIXED+DRAIN \n\n");
     cr_assert_eq(nodes.size(), 4);
     cr_assert(nodes[0].address == "10.0.0.1" && nodes[0].port == 6820 && is_up(nodes[0]));
     cr_assert(!is_up(nodes[1]) && !is_up(nodes[2]));
-    cr_assert(nodes[3].address == "n4" && nodes[3].port == 6818 && is_up(nodes[3]), "drained after this job");
-}
-
-Test(cli_restart, a_node_counts_whose_slurmd_takes_a_connection) {
-    const unique_fd listening(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof address;
-    auto* generic = reinterpret_cast<sockaddr*>(&address);
-    cr_assert_eq(::bind(listening.get(), generic, size), 0);
-    cr_assert_eq(::listen(listening.get(), 4), 0);
-    cr_assert_eq(::getsockname(listening.get(), generic, &size), 0);
-    const unique_fd deaf(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));  // bound, so that nobody else listens there
-    sockaddr_in other = address;
-    other.sin_port = 0;
-    cr_assert_eq(::bind(deaf.get(), reinterpret_cast<sockaddr*>(&other), sizeof other), 0);
-    cr_assert_eq(::getsockname(deaf.get(), reinterpret_cast<sockaddr*>(&other), &size), 0);
-    const std::vector<node_state> nodes{{"good", "127.0.0.1", ntohs(address.sin_port), "IDLE"},
-                                        {"refuses", "127.0.0.1", ntohs(other.sin_port), "IDLE"},
-                                        {"nameless", "", 1, "IDLE"}};
-    cr_assert(reachable(nodes, 5000) == std::vector<std::string>{"good"});
-    cr_assert(reachable({}, 5000).empty());
+    cr_assert(nodes[3].address == "n4" && nodes[3].port == 0 && is_up(nodes[3]), "drained after this job");
 }
 
 // ---- Whether there is a next step

@@ -1,7 +1,7 @@
 // Nodes of a cluster played by sockets of this machine: one that answers, one that refuses, one that says nothing.
 #pragma once
 
-#include "epilog/controller/probe.h"
+#include "base/slurmd_probe.h"
 
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
@@ -12,7 +12,7 @@
 
 namespace controller_test {
 
-using namespace varde::controller;
+using namespace varde;
 
 struct node_socket {
     int listener = -1;

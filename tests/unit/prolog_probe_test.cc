@@ -2,7 +2,7 @@
 #include "prolog_nodes.h"
 
 #include "base/clock.h"
-#include "epilog/controller/resolve.h"
+#include "base/resolve.h"
 #include "forbid.h"
 #include "mounts.h"
 
@@ -30,15 +30,15 @@ Test(probe, tells_answering_refusing_and_silent_nodes, .timeout = 10) {
               (sights{sight::silent, sight::answered, sight::silent}));
     cr_assert_geq((mono_ns() - start) / ns_per_ms, 800, "who refuses has longer");
     cr_assert(look_at({}, 1, quick).empty());
-    cr_assert(look_at({{"x", "no such host.invalid", "", 0}}, 1, quick) == sights{sight::unknown},
+    cr_assert(look_at({{"x", "no such host.invalid", "", 0, ""}}, 1, quick) == sights{sight::unknown},
               "a name that does not resolve is no sign of death, and none of life");
 }
 
 // With sanitizers this meets a look-up that writes where its caller has been.
 Test(probe, looks_up_many_names_time_after_time, .timeout = 30) {
     for (int round = 0; round < 300; round++) {
-        std::vector<node_facts> nodes(2 + static_cast<size_t>(round) % 20, {"here", "127.0.0.1", "", 7});
-        nodes.push_back({"x", "no such host.invalid", "", 7});
+        std::vector<node_facts> nodes(2 + static_cast<size_t>(round) % 20, {"here", "127.0.0.1", "", 7, ""});
+        nodes.push_back({"x", "no such host.invalid", "", 7, ""});
         const auto found = resolve(nodes, 9, 10'000);
         cr_assert_eq(found.size(), nodes.size());
         cr_assert(found.back().empty());
@@ -52,7 +52,7 @@ Test(probe, looks_up_many_names_time_after_time, .timeout = 30) {
 }
 
 Test(probe, a_resolver_that_takes_too_long_is_left_behind) {
-    const std::vector<node_facts> nodes(40, {"here", "127.0.0.1", "", 7});
+    const std::vector<node_facts> nodes(40, {"here", "127.0.0.1", "", 7, ""});
     for (int round = 0; round < 100; round++) cr_assert_eq(resolve(nodes, 9, 0).size(), nodes.size());
 }
 
@@ -68,7 +68,7 @@ Test(probe, a_node_that_answers_on_one_of_its_addresses_is_alive, .timeout = 20)
     replace_file("/etc/hosts",
                  "127.0.0.1 here-first\n127.0.0.9 here-first\n127.0.0.9 there-first\n127.0.0.1 there-first\n");
     for (const char* name : {"here-first", "there-first"})
-        cr_assert(look_at({{"x", name, "", node.port}}, 1, quick) == sights{sight::answered}, "%s", name);
+        cr_assert(look_at({{"x", name, "", node.port, ""}}, 1, quick) == sights{sight::answered}, "%s", name);
 }
 
 Test(probe, has_few_sockets_at_a_time, .timeout = 30) {
@@ -109,7 +109,7 @@ Test(probe, a_name_server_that_hangs_does_not_hold_up_the_others, .timeout = 60)
     probe_limits soon = quick;
     soon.resolve_ms = 300;
     const uint64_t start = mono_ns();
-    cr_assert(look_at({{"x", "node7.cluster.example", "", 0}, good.facts("good")}, 1, soon) ==
+    cr_assert(look_at({{"x", "node7.cluster.example", "", 0, ""}, good.facts("good")}, 1, soon) ==
               (sights{sight::unknown, sight::answered}));
     cr_assert_lt((mono_ns() - start) / ns_per_s, 25, "the C library itself would wait for 30 s and more");
 }

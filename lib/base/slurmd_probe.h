@@ -1,12 +1,12 @@
 // Which nodes have a slurmd that answers: TCP connections to many of them at once.
 #pragma once
 
-#include "epilog/controller/slurm_tools.h"
+#include "base/slurm_nodes.h"
 
 #include <cstdint>
 #include <vector>
 
-namespace varde::controller {
+namespace varde {
 
 struct probe_limits {
     // No answer at all for so long: the machine is dead or cut off.
@@ -29,4 +29,4 @@ enum class sight : uint8_t {
 // Of each node, in the order given.  `port` is for nodes that have none of their own.
 std::vector<sight> look_at(const std::vector<node_facts>& nodes, uint16_t port, const probe_limits& limits);
 
-}  // namespace varde::controller
+}  // namespace varde

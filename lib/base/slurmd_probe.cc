@@ -1,14 +1,15 @@
 // One non-blocking connect per address of a node, repeated where it is refused.
-#include "epilog/controller/probe.h"
+#include "base/slurmd_probe.h"
 
 #include "base/clock.h"
 #include "base/handle.h"
-#include "epilog/controller/resolve.h"
+#include "base/resolve.h"
+#include "base/result.h"
 
 #include <cerrno>
 #include <poll.h>
 
-namespace varde::controller {
+namespace varde {
 
 namespace {
 
@@ -121,4 +122,4 @@ std::vector<sight> look_at(const std::vector<node_facts>& nodes, uint16_t port, 
     return probe(nodes, port, limits).run();
 }
 
-}  // namespace varde::controller
+}  // namespace varde

@@ -1,6 +1,6 @@
 // getaddrinfo() in threads of our own.  Not getaddrinfo_a(): glibc's gai_suspend() leaves its stack in a list that the
 // look-ups' threads write into after it has returned (seen with 2.36; they set a result before they take the lock).
-#include "epilog/controller/resolve.h"
+#include "base/resolve.h"
 
 #include "base/clock.h"
 
@@ -15,7 +15,7 @@
 #include <thread>
 #include <utility>
 
-namespace varde::controller {
+namespace varde {
 
 namespace {
 
@@ -108,4 +108,4 @@ std::vector<std::vector<socket_address>> resolve(const std::vector<node_facts>& 
     return all->found;         // a copy: a thread that was left behind may still write there
 }
 
-}  // namespace varde::controller
+}  // namespace varde
