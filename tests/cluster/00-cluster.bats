@@ -320,6 +320,17 @@ END
     [ -s "$BATS_TEST_TMPDIR/flash/prolog_slurmd" ]
 }
 
+# find fails where a group vanishes that it has just seen.
+@test "down is not stopped by the groups of others, which come and go" {
+    local second="$BATS_TEST_TMPDIR/second" bin="$BATS_TEST_TMPDIR/bin"
+    "$cluster" --dir "$second" up --nodes 1
+    mkdir "$bin"
+    printf '#!/bin/bash\n%s "$@"\necho "find: no such group" >&2\nexit 1\n' "$(command -v find)" >"$bin/find"
+    chmod +x "$bin/find"
+    PATH="$bin:$PATH" "$cluster" --dir "$second" down
+    [ -z "$(traces "$second")" ]
+}
+
 @test "down works where the state directory is lost" {
     local second="$BATS_TEST_TMPDIR/second"
     "$cluster" --dir "$second" up --nodes 1

@@ -171,7 +171,8 @@ def rebooted(t):
 @case(check=True)
 def restore(t):
     """A second node dies while the others wait for their restore."""
-    wait = "bash -c 'if ((SLURM_RESTART_COUNT == 1 && SLURM_PROCID == 0)); then sleep 8; fi; exec \"$@\"' rank"
+    # It waits for the end of its step, which only the second death brings.
+    wait = "bash -c 'if ((SLURM_RESTART_COUNT == 1 && SLURM_PROCID == 0)); then sleep 600; fi; exec \"$@\"' rank"
     train_until_checkpoint(t, prefix=wait)
     t.kill("node2")
     t.wait_for("the choice of a generation", lambda: len(t.history("choice")) >= 2)

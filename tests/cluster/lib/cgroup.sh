@@ -61,10 +61,12 @@ remove_group() {
         die "couldn't remove control group '$1': it holds $(paste -sd' ' "$1/cgroup.procs")"
 }
 
-# Found by name, so that they go even when the state directory is lost or was never finished.
+# Found by name, so that they go even when the state directory is lost or was never finished.  Meanwhile the groups of
+# others come and go: what find says of those is no failure.
 remove_cluster_groups() {
     local group
-    find /sys/fs/cgroup -type d -name "$(group_name)" -prune | while read -r group; do
-        remove_group "$group"
-    done
+    local -a groups
+    mapfile -t groups < <(find /sys/fs/cgroup -type d -name 'varde-cluster-*' -prune \
+        -name "$(group_name)" -print 2>/dev/null)
+    for group in "${groups[@]}"; do remove_group "$group"; done
 }
