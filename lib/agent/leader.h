@@ -125,7 +125,7 @@ std::vector<sealed_generation> newly_complete(const view& what, uint64_t complet
 // Where this node has reached the controller for long enough, those that are cut off from it count, too.
 std::vector<uint32_t> dead_nodes(const view& what, uint64_t silence_ns, const schedule& pace, uint64_t reached_ns = 0);
 
-// The node of which a rank ended first, if the others' came clearly later: nodes' clocks differ a little.
+// The node of which a rank ended first, if the others' came clearly later: clocks differ, and so do agents' looks.
 std::optional<uint32_t> first_failed(const view& what) noexcept;
 
 // ---- Which generation all nodes restore
