@@ -1,8 +1,8 @@
 # shellcheck shell=bash
 #
 # For checks whose ranks start their agents themselves: $work, a folder that goes with the check, and an agent in it
-# that is told from all others.  An agent outlives its ranks a little, and says its last words into the run's directory: so
-# the folder goes when it has ended.  $out is the build folder.
+# that is told from all others.  An agent outlives its ranks a little, and says its last words into the run's directory:
+# so the folder goes when it has ended.  $out is the build folder.
 work=$(mktemp -d)
 chmod 700 "$work"
 trap clean_up EXIT
