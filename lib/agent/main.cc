@@ -143,6 +143,7 @@ result<void> fill_in(arguments& given) {
     given.with.write_bytes_per_s = site->write_bytes_per_s;
     given.with.node_mtbf_ns = uint64_t{site->node_mtbf_h} * 3600 * 1'000'000'000;
     given.with.keep = site->keep;
+    given.with.hang_timeout_s = site->hang_timeout_s;
     if (!given.max_restarts_given) given.with.max_restarts = site->max_restarts;
     if (!given.final_exits_given) given.with.final_exits = site->final_exits;
     if (given.with.embedded) find_job(given);

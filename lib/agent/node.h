@@ -3,12 +3,14 @@
 // Main loop only.  Whatever waits runs on one of three threads and comes back through the inbox: the pulse (roster),
 // the mover (drain and load, one after the other), the keeper (directory, manifest, history, Slurm).  Split by subject:
 // node.cc ranks and messages, start.cc from hello to restored, choosing.cc what the leader of a start does,
-// generations.cc from save to sealed, committing.cc what all have sealed, watch.cc deaths and requeues, history.cc the
-// record of what happened, recover.cc taking over from a dead worker, ending.cc the tick and the end.
+// generations.cc from save to sealed, committing.cc what all have sealed, watch.cc deaths and requeues,
+// hanging.cc hangs, history.cc the record of what happened, recover.cc taking over from a dead worker, ending.cc the
+// tick and the end.
 #pragma once
 
 #include "agent/contact.h"
 #include "agent/drain.h"
+#include "agent/hang.h"
 #include "agent/leader.h"
 #include "agent/ledger.h"
 #include "agent/link.h"
@@ -46,6 +48,7 @@ struct settings {
     uint32_t keep = 0;                // where the job does not say
     uint32_t max_restarts = 0;
     exit_codes final_exits;         // of the batch script
+    uint64_t hang_timeout_s = 0;    // where the job does not say; 0: off
     std::vector<arena_part> parts;  // of the arena, where its NUMA nodes are known
     topo::cpu_set writer_cpus;      // empty: any
     bool embedded = false;          // started by the library: ends with its last rank
@@ -84,6 +87,14 @@ struct generation_work {
     drain_job job;
 };
 
+// What is known of a standstill.
+struct hang_state {
+    uint64_t answered = 0;    // the newest question of a leader that this node has taken up
+    bool collecting = false;  // its answer is under way
+    uint64_t asked_ns = 0;    // as leader: since when a question is open
+    bool told = false;        // as leader: the verdict is in the history
+};
+
 // What belongs to one start and must not reach the next.
 struct start_state {
     options asked;           // --ckpt-keep, --ckpt-restart, --ckpt-max-restarts
@@ -103,6 +114,7 @@ struct start_state {
     uint64_t hello_wall_ns = 0;            // the first rank's
     uint64_t stretched_reported = 0;
     uint64_t told_interval_s = 0;
+    hang_state hang;
     requeue_wish requeue;
     uint64_t in_place_until_ns = 0;  // nodes are dead, and `varde run` has until then; 0: none is
     bool in_place_asked = false;     // the history, whether it has started the step again
@@ -243,6 +255,14 @@ private:
         return {with_.restart_count, start_.asked.max_restarts.value_or(with_.max_restarts)};
     }
 
+    // hanging.cc
+    uint64_t hang_timeout_ns() const;
+    std::vector<rank_look> look_at_ranks() const;
+    void watch_standstill(const view& now, const store::slot& leader);
+    void answer_hang(uint64_t asked);
+    void lead_standstill(const view& now);
+    void condemn(const view& now);
+
     // history.cc
     using event_texts = std::vector<std::pair<std::string, std::string>>;
     using event_numbers = std::vector<std::pair<std::string, uint64_t>>;
@@ -288,6 +308,7 @@ private:
     std::unique_ptr<load> load_;
     std::unique_ptr<restart> restart_;  // while leading a start
     std::unique_ptr<schedule> schedule_;
+    std::unique_ptr<hang_clock> hang_clock_;
 
     // Generations
     std::unique_ptr<io::engine> engine_;  // the mover's

@@ -19,6 +19,12 @@ std::string budget_refusal(const restart_budget& budget) {
     return "the budget of " + std::to_string(budget.most) + " restarts is used up (--ckpt-max-restarts)";
 }
 
+std::string again_refusal(uint64_t newest_step, uint64_t restored_step, const restart_budget& budget) {
+    if (newest_step <= restored_step)
+        return "no new generation since the last start, the same failure would come again";
+    return budget_refusal(budget);
+}
+
 std::string ending_of(int wait_status) {
     return WIFEXITED(wait_status) ? "exit code " + std::to_string(WEXITSTATUS(wait_status))
                                   : "signal " + std::to_string(WTERMSIG(wait_status));
@@ -27,9 +33,7 @@ std::string ending_of(int wait_status) {
 std::string batch_refusal(const batch_end& end, const exit_codes& final_exits, const restart_budget& budget) {
     if (WIFEXITED(end.wait_status) && final_exits.test(static_cast<size_t>(WEXITSTATUS(end.wait_status))))
         return ending_of(end.wait_status) + " is final (--ckpt-final-exits)";
-    if (end.newest_step <= end.restored_step)
-        return "no new generation since the last start, the same failure would come again";
-    return budget_refusal(budget);
+    return again_refusal(end.newest_step, end.restored_step, budget);
 }
 
 result<void> check_requeue(const job_facts& facts, uint64_t restarts) {

@@ -18,7 +18,11 @@ struct restart_budget {
 // "" while one more is within the budget.
 std::string budget_refusal(const restart_budget& budget);
 
-// Why a job whose batch script has failed is not started again, "" where it is.
+// Why a job that has failed in a way that may come again is not started again, "" where it is: each start must have
+// brought it forward.
+std::string again_refusal(uint64_t newest_step, uint64_t restored_step, const restart_budget& budget);
+
+// The same of a job whose batch script has failed.
 struct batch_end {
     int wait_status = 0;
     uint64_t newest_step = 0;    // the newest that is sealed

@@ -129,6 +129,7 @@ void node::open_run() {
         options.mtbf_ns = std::max<uint64_t>(with_.node_mtbf_ns / facts_.node_count, 1);
     else options.interval_ns = facts_.interval_s * ns_per_s;
     schedule_ = std::make_unique<schedule>(options);
+    hang_clock_ = std::make_unique<hang_clock>(hang_timeout_ns(), 2 * with_.pulse_ms * ns_per_ms);
 
     keeper_.post([this, start = start_number_.load(), mine = mine_, directory = facts_.directory, name = facts_.name] {
         if (start != start_number_) return;  // its ranks have died; looking for other writers takes seconds
@@ -144,8 +145,10 @@ void node::open_run() {
 
 // The options come as text from the environment of a rank, and are checked like everywhere.
 result<void> node::read_options() {
-    const std::pair<std::string_view, const std::string&> given[] = {
-        {"KEEP", facts_.keep}, {"RESTART", facts_.restart}, {"MAX_RESTARTS", facts_.max_restarts}};
+    const std::pair<std::string_view, const std::string&> given[] = {{"KEEP", facts_.keep},
+                                                                     {"RESTART", facts_.restart},
+                                                                     {"MAX_RESTARTS", facts_.max_restarts},
+                                                                     {"HANG_TIMEOUT", facts_.hang_timeout}};
     for (const auto& rule : option_rules()) {
         for (const auto& [variable, text] : given) {
             if (rule.variable != variable || text.empty()) continue;
@@ -266,6 +269,7 @@ void node::on_seen(std::vector<sighting> seen) {
         if (start_.leading) lead_generations(now);
         if (start_.leading) tell_progress();
         follow_generation(start_.leading ? mine_ : seen_[leader].slot);
+        watch_standstill(now, start_.leading ? mine_ : seen_[leader].slot);
     }
     if (start_.leading) watch_nodes(now);
     update_progress();

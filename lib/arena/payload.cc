@@ -99,6 +99,7 @@ std::string encode(const hello& body) {
     out.text(body.keep);
     out.text(body.restart);
     out.text(body.max_restarts);
+    out.text(body.hang_timeout);
     out.number(body.batch);
     out.number(body.numa_node);
     return out.take();
@@ -120,6 +121,7 @@ result<hello> decode<hello>(std::string_view payload) {
     body.keep = plain_text(in, option_bytes_max, sound);
     body.restart = plain_text(in, option_bytes_max, sound);
     body.max_restarts = plain_text(in, option_bytes_max, sound);
+    body.hang_timeout = plain_text(in, option_bytes_max, sound);
     body.batch = in.number<uint8_t>();
     body.numa_node = in.number<int32_t>();
     if (!in.done() || !sound || !plausible(body)) return malformed("hello");

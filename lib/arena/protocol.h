@@ -59,11 +59,11 @@ constexpr uint8_t batch_in_place = 2;  // ... and `varde run` in it starts the s
 
 struct hello {
     uint32_t rank = 0, world = 0, local_rank = 0, local_count = 0, node_index = 0, node_count = 0;
-    uint8_t again = 0;                        // 1: this rank had said hello to an earlier worker
-    std::string launch;                       // identity of this start, the same on all ranks ("slurm 7.1.0")
-    std::string directory, name;              // absolute path; of the run
-    uint64_t interval_s = 0;                  // 0: only what varde_save is called for
-    std::string keep, restart, max_restarts;  // texts of the --ckpt-* options; empty: default
+    uint8_t again = 0;            // 1: this rank had said hello to an earlier worker
+    std::string launch;           // identity of this start, the same on all ranks ("slurm 7.1.0")
+    std::string directory, name;  // absolute path; of the run
+    uint64_t interval_s = 0;      // 0: only what varde_save is called for
+    std::string keep, restart, max_restarts, hang_timeout;  // texts of --ckpt-* options; empty: default
     uint8_t batch = batch_none;
     int32_t numa_node = -1;  // where its memory or its GPU is; -1: no matter
 };

@@ -107,7 +107,18 @@ result<void> apply_final_exits(options& target, std::string_view text) {
     return {};
 }
 
-constexpr std::array<option_rule, 8> rules{{
+result<void> apply_hang_timeout(options& target, std::string_view text) {
+    if (text == "off") {
+        target.hang_timeout_s = 0;
+        return {};
+    }
+    auto seconds = parse_duration_s(text);
+    if (!seconds) return std::move(seconds).error();
+    target.hang_timeout_s = *seconds;
+    return {};
+}
+
+constexpr std::array<option_rule, 9> rules{{
     {"ckpt-interval", "INTERVAL", "TIME",
      "checkpoint every TIME (20 = minutes, 90s, 1h30m, HH:MM:SS); auto: computed; off: none", "20m", apply_interval},
     {"ckpt-dir", "DIR", "PATH", "directory of the checkpoints; %u user, %j job id, %x job name", "/scratch/%u/ckpt",
@@ -122,6 +133,9 @@ constexpr std::array<option_rule, 8> rules{{
      apply_max_restarts},
     {"ckpt-final-exits", "FINAL_EXITS", "LIST", "exit codes of the batch script after which it is not started again",
      "2,64-78", apply_final_exits},
+    {"ckpt-hang-timeout", "HANG_TIMEOUT", "TIME",
+     "requeue a job of which no rank has made a step for TIME (30m, 90s, HH:MM:SS); off: never", "30m",
+     apply_hang_timeout},
 }};
 
 // One value of a pattern as one name of a path.

@@ -31,7 +31,8 @@ struct options {
     restart_policy restart = restart_policy::automatic;
     uint64_t restart_step = 0;  // where restart is `step`
     std::optional<uint32_t> max_restarts;
-    std::optional<exit_codes> final_exits;  // of the batch script, after which the job is not requeued
+    std::optional<exit_codes> final_exits;   // of the batch script, after which the job is not requeued
+    std::optional<uint64_t> hang_timeout_s;  // 0: off
 
     bool wanted() const noexcept { return interval_s.has_value() && *interval_s > 0; }
 };

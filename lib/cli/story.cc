@@ -191,12 +191,13 @@ std::string describe(const start_story& before, const start_story& now, const tu
     if (end.noticed != nullptr) {
         const auto& word = end.noticed->text("cause");
         const std::pair<const char*, const char*> titles[] = {{store::cause::node, "node died"},
+                                                              {store::cause::hang, "training hung"},
                                                               {store::cause::application, "application failed"}};
         std::string text = word;
         for (const auto& [cause, title] : titles) {
             if (word == cause) text = title;
         }
-        for (const char* key : {"hosts", "how", "reason"}) {
+        for (const char* key : {"hosts", "how", "what", "reason"}) {
             if (const auto& detail = end.noticed->text(key); !detail.empty()) return text + ": " + detail;
         }
         return text;

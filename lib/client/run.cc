@@ -81,6 +81,7 @@ arena::hello hello_of(const settings& with) {
     body.restart = with.restart;
     body.max_restarts = with.max_restarts;
     if (with.batch) body.batch = with.in_place ? arena::batch_in_place : arena::batch_requeue;
+    body.hang_timeout = with.hang_timeout;
     body.numa_node = wanted_numa_node().value_or(-1);
     return body;
 }

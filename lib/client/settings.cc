@@ -36,6 +36,7 @@ result<options> from_environment(environment get, settings& target) {
         if (name == "KEEP") target.keep = text;
         if (name == "RESTART") target.restart = text;
         if (name == "MAX_RESTARTS") target.max_restarts = text;
+        if (name == "HANG_TIMEOUT") target.hang_timeout = text;
     }
     return found;
 }

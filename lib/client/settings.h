@@ -25,13 +25,13 @@ struct settings {
     place where;
     std::string directory;  // absolute
     std::string name;
-    std::string socket;                       // empty: look for it
-    std::string job_id;                       // of Slurm; empty: no job
-    uint64_t interval_s = 0;                  // or interval_auto_s
-    std::string keep, restart, max_restarts;  // checked texts; empty: default
-    bool batch = false;                       // the job has a batch script, so it can be requeued
-    bool in_place = false;                    // `varde run` has started this step
-    uint32_t copy_threads = 0;                // 0: as many as is sensible
+    std::string socket;                                     // empty: look for it
+    std::string job_id;                                     // of Slurm; empty: no job
+    uint64_t interval_s = 0;                                // or interval_auto_s
+    std::string keep, restart, max_restarts, hang_timeout;  // checked texts; empty: default
+    bool batch = false;                                     // the job has a batch script, so it can be requeued
+    bool in_place = false;                                  // `varde run` has started this step
+    uint32_t copy_threads = 0;                              // 0: as many as is sensible
 };
 
 result<settings> read_settings(const given_options& given, environment get, const process_facts& facts,

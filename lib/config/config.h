@@ -38,7 +38,8 @@ struct config {
     // defaults: what a job gets where its options are silent
     uint32_t keep = 3;
     uint32_t max_restarts = 100;
-    exit_codes final_exits;  // of batch scripts, after which their jobs are not requeued
+    exit_codes final_exits;       // of batch scripts, after which their jobs are not requeued
+    uint64_t hang_timeout_s = 0;  // 0: off
 
     // prolog, epilog, controller
     uint32_t ready_ms = 900;  // the prolog waits so long for the agent; then the node is "degraded"

@@ -154,6 +154,19 @@ result<void> apply_final_exits(config& target, std::string_view text) {
 constexpr value_rule final_exits{apply_final_exits,
                                  [](const config& source) { return format_exit_codes(source.final_exits); },
                                  [] { return std::string("codes from 1 to 255 and ranges of them; or none"); }};
+result<void> apply_hang_timeout(config& target, std::string_view text) {
+    options parsed;
+    auto done = option_of("HANG_TIMEOUT").apply(parsed, text);
+    if (done) target.hang_timeout_s = *parsed.hang_timeout_s;
+    return done;
+}
+
+constexpr value_rule hang_timeout{apply_hang_timeout,
+                                  [](const config& source) {
+                                      return source.hang_timeout_s == 0 ? std::string("off")
+                                                                        : format_duration(source.hang_timeout_s);
+                                  },
+                                  [] { return std::string("a time (30m, 90s); or off"); }};
 
 result<void> apply_bin_dir(config& target, std::string_view text) {
     if (!text.empty() && text.front() != '/') return fail(code::invalid, "it is not an absolute path");
@@ -256,6 +269,10 @@ constexpr config_key keys[] = {
      "Exit codes of a batch script after which its job is not requeued, because the same failure would come again: a "
      "wrong option, a missing file.",
      "FINAL_EXITS"},
+    {"defaults", "hang_timeout", "", "30m", hang_timeout,
+     "A job of which no rank has made a step for so long, though all its nodes are alive, is requeued.  It must be "
+     "longer than the longest pause between two steps of any program, an evaluation for example; hence it is off.",
+     "HANG_TIMEOUT"},
     {"prolog", "ready_ms", "milliseconds", "900", number<&config::ready_ms, 50, 60'000>,
      "How long the prolog waits for the agent; later, the node's state is \"degraded\" and the job starts without it."},
     {"prolog", "probe_s", "seconds", "5", number<&config::probe_s, 1, probe_s_max>,

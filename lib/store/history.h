@@ -33,6 +33,7 @@ struct history_event {
 // Why training stopped: the field `cause` of the event that noticed it.  Readers show others as they are.
 namespace cause {
 constexpr const char* node = "node";                // a node is dead
+constexpr const char* hang = "hang";                // no rank makes a step, though all nodes are alive
 constexpr const char* application = "application";  // the batch script, or a step of it, failed
 }  // namespace cause
 

@@ -29,6 +29,15 @@ enum class outcome : uint32_t { none = 0, pending = 1, sealed = 2, failed = 3, l
 enum class choice_kind : uint32_t { none = 0, fresh = 1, generation = 2, refused = 3 };
 enum class verdict : uint32_t { none = 0, loaded = 1, damaged = 2, mismatch = 3, failed = 4 };
 
+// Why a node expects no step of its ranks at the moment; then no hang is suspected.  The numbers are on disk.
+enum class lull : uint32_t {
+    none = 0,
+    stopped = 1,    // by a signal, all of them: the job is suspended, if it is so on every node
+    traced = 2,     // a debugger has one
+    unstepped = 3,  // one has not begun (a first step, a restore), has announced something else, or has closed the run
+    storage = 4     // a generation is being written, or a slab is full: ranks may wait for that in calls of ours
+};
+
 // What became of one generation on one node.
 struct generation_state {
     uint64_t step = 0;  // 0: empty
@@ -72,6 +81,7 @@ struct slot {
     uint64_t proposed_step = 0;   // 0: none
     uint64_t complete_step = 0;   // newest committed in this incarnation
     uint64_t failed_step = 0;     // newest that some node has given up
+    uint64_t hang_asked = 0;      // grows: each node is to say what it sees of a standstill
     uint64_t choice_attempt = 0;  // grows with every choice
     choice_kind choice = choice_kind::none;
     uint64_t choice_step = 0;
@@ -80,7 +90,12 @@ struct slot {
     // Answer to the leader's choice
     uint64_t verdict_attempt = 0;
     verdict loaded = verdict::none;
-    std::string reason;  // of a bad verdict or a refusal, at most 511 bytes
+    std::string reason;  // of a bad verdict or a refusal, or of the suspicion; at most 511 bytes
+    // Answer to hang_asked
+    lull quiet = lull::none;
+    uint32_t suspicion = 0;  // how sure this node is that its suspect has stopped training; 0: no suspect
+    uint32_t suspect_rank = 0;
+    uint64_t hang_answered = 0;
 
     bool operator==(const slot&) const = default;
 };

@@ -65,7 +65,12 @@ struct disk_slot {
     uint64_t cut_off_ns;
     uint64_t rank_gone_wall_ns;
     uint64_t job_restarts;
-    std::byte zero[2984];  // room for later fields; a reader of this version ignores it
+    uint64_t hang_asked;
+    uint64_t hang_answered;
+    uint32_t suspicion;
+    uint32_t suspect_rank;
+    uint64_t quiet;
+    std::byte zero[2952];  // room for later fields; a reader of this version ignores it
     uint64_t checksum;     // XXH3-64 of all bytes before it: against a torn read or write
 };
 
@@ -84,8 +89,8 @@ static_assert(offsetof(disk_slot, generations) == 144 && offsetof(disk_slot, lau
 static_assert(offsetof(disk_slot, reason) == 496 && offsetof(disk_slot, failed_step) == 1008 &&
               offsetof(disk_slot, stall_ns) == 1016 && offsetof(disk_slot, bytes_staged) == 1032 &&
               offsetof(disk_slot, stage_ns) == 1064 && offsetof(disk_slot, cut_off_ns) == 1080 &&
-              offsetof(disk_slot, job_restarts) == 1096 && offsetof(disk_slot, zero) == 1104 &&
-              offsetof(disk_slot, checksum) == 4088);
+              offsetof(disk_slot, job_restarts) == 1096 && offsetof(disk_slot, hang_asked) == 1104 &&
+              offsetof(disk_slot, zero) == 1136 && offsetof(disk_slot, checksum) == 4088);
 
 // Copies what fits, never half a character: the text goes to people and into JSON.  `to` is zero already.
 void put_text(std::string_view text, std::span<char> to) noexcept {
@@ -149,6 +154,10 @@ void get_numbers(const disk_slot& from, slot& to) noexcept {
     to.stall_ns = from.stall_ns;
     to.stage_ns = from.stage_ns;
     to.drain_ns = from.drain_ns;
+    to.hang_asked = from.hang_asked;
+    to.hang_answered = from.hang_answered;
+    to.suspicion = from.suspicion;
+    to.suspect_rank = from.suspect_rank;
     to.choice_attempt = from.choice_attempt;
     to.choice_step = from.choice_step;
     to.choice_incarnation = from.choice_incarnation;
@@ -177,6 +186,11 @@ void put_numbers(const slot& from, disk_slot& to) noexcept {
     to.stall_ns = from.stall_ns;
     to.stage_ns = from.stage_ns;
     to.drain_ns = from.drain_ns;
+    to.hang_asked = from.hang_asked;
+    to.hang_answered = from.hang_answered;
+    to.suspicion = from.suspicion;
+    to.suspect_rank = from.suspect_rank;
+    to.quiet = static_cast<uint64_t>(from.quiet);
     to.choice_attempt = from.choice_attempt;
     to.choice = static_cast<uint32_t>(from.choice);
     to.loaded = static_cast<uint32_t>(from.loaded);
@@ -225,6 +239,8 @@ result<slot> decode_slot(const std::array<std::byte, slot_bytes>& from) {
         return fail(code::damaged, "its choice is unknown");
     if (!get_enum(page.loaded, verdict::none, verdict::failed, to.loaded))
         return fail(code::damaged, "its verdict is unknown");
+    if (page.quiet > static_cast<uint64_t>(lull::storage)) return fail(code::damaged, "its lull is unknown");
+    to.quiet = static_cast<lull>(page.quiet);
     if (!get_generations(page, to)) return fail(code::damaged, "an outcome in it is unknown");
     if (!get_text(page.launch, to.launch) || !get_text(page.host, to.host) || !get_text(page.reason, to.reason))
         return fail(code::damaged, "a text in it has no end");

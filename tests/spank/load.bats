@@ -60,7 +60,7 @@ refused_by_us() { # REGEX OPTIONS...
         echo "$output"
         [[ $status -eq 0 ]]
         for option in interval=TIME dir=PATH name=NAME keep=N memory=SIZE restart=auto max-restarts=N \
-            final-exits=LIST; do
+            final-exits=LIST hang-timeout=TIME; do
             [[ $output == *"--ckpt-$option"* ]]
         done
     done
@@ -69,7 +69,9 @@ refused_by_us() { # REGEX OPTIONS...
 @test "right values pass" {
     reaches_controller
     reaches_controller --ckpt-interval=20m --ckpt-dir=/p/%u/%x --ckpt-name=n --ckpt-keep=2 --ckpt-memory=10% \
-        --ckpt-restart=never --ckpt-max-restarts=3 --ckpt-final-exits=2,64-78
+        --ckpt-restart=never --ckpt-max-restarts=3 --ckpt-final-exits=2,64-78 \
+        --ckpt-hang-timeout=30m
+    reaches_controller --ckpt-hang-timeout=off
     reaches_controller --ckpt-interval=off
     VARDE_INTERVAL=90s reaches_controller
 }

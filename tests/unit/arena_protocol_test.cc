@@ -28,6 +28,7 @@ hello some_hello() {
     body.keep = "3";
     body.restart = "auto";
     body.max_restarts = "9";
+    body.hang_timeout = "30m";
     body.batch = 1;
     body.numa_node = 3;
     return body;
@@ -92,6 +93,7 @@ Test(arena_protocol, hello_arrives_as_it_was_sent) {
     cr_assert(body->node_index == 1 && body->node_count == 2 && body->batch == 1 && body->numa_node == 3);
     cr_assert(body->launch == "slurm 7.1.0" && body->directory == "/scratch/ü" && body->name == "run");
     cr_assert(body->keep == "3" && body->restart == "auto" && body->max_restarts == "9");
+    cr_assert(body->hang_timeout == "30m");
 }
 
 Test(arena_protocol, hello_with_impossible_numbers_is_refused) {

@@ -42,6 +42,8 @@ Test(options, takes_right_values) {
     for (const char* text : {"none", "1", "2,64-78", "1-255", "3-4,7,9-11"})
         cr_assert_eq(format_exit_codes(*applied("ckpt-final-exits", text).final_exits), text);
     cr_assert_eq(format_exit_codes(*applied("ckpt-final-exits", "4,3,1-2,2").final_exits), "1-4");
+    cr_assert_eq(*applied("ckpt-hang-timeout", "30m").hang_timeout_s, 1800);
+    cr_assert_eq(*applied("ckpt-hang-timeout", "off").hang_timeout_s, 0);
 }
 
 Test(options, the_last_form_of_memory_wins) {
@@ -103,6 +105,8 @@ Test(options, a_refusal_names_option_value_reason_and_example) {
         {"ckpt-final-exits", "-3", "empty"},
         {"ckpt-final-exits", "3,,4", "empty"},
         {"ckpt-final-exits", "1-2-3", "digit"},
+        {"ckpt-hang-timeout", "never", "digit"},
+        {"ckpt-hang-timeout", "0", "shorter than 1 second"},
     };
     for (const auto& each : bad) {
         options target;
@@ -140,10 +144,10 @@ static const char* look_up(const char* name) {
 }
 
 Test(environment, reads_every_variable) {
-    const std::map<std::string, const char*> values{{"SPANK_VARDE_INTERVAL", "20m"},  {"SPANK_VARDE_DIR", "/p"},
-                                                    {"SPANK_VARDE_NAME", "n"},        {"SPANK_VARDE_KEEP", "2"},
-                                                    {"SPANK_VARDE_MEMORY", "1G"},     {"SPANK_VARDE_RESTART", "never"},
-                                                    {"SPANK_VARDE_MAX_RESTARTS", "7"}};
+    const std::map<std::string, const char*> values{
+        {"SPANK_VARDE_INTERVAL", "20m"},   {"SPANK_VARDE_DIR", "/p"},         {"SPANK_VARDE_NAME", "n"},
+        {"SPANK_VARDE_KEEP", "2"},         {"SPANK_VARDE_MEMORY", "1G"},      {"SPANK_VARDE_RESTART", "never"},
+        {"SPANK_VARDE_MAX_RESTARTS", "7"}, {"SPANK_VARDE_HANG_TIMEOUT", "1h"}};
     table = &values;
     auto found = options_from_environment("SPANK_VARDE_", look_up);
     cr_assert(found.has_value());
@@ -154,6 +158,7 @@ Test(environment, reads_every_variable) {
     cr_assert_eq(*found->memory_bytes, 1ULL << 30);
     cr_assert_eq(found->restart, restart_policy::never);
     cr_assert_eq(*found->max_restarts, 7);
+    cr_assert_eq(*found->hang_timeout_s, 3600);
 }
 
 Test(environment, unset_and_empty_are_the_same) {

@@ -46,6 +46,7 @@ Test(client_settings, what_sbatch_set_reaches_the_run) {
                              {"SLURM_VARDE_KEEP", "5"},
                              {"SLURM_VARDE_RESTART", "never"},
                              {"SLURM_VARDE_MAX_RESTARTS", "7"},
+                             {"SLURM_VARDE_HANG_TIMEOUT", "30m"},
                              {"SLURM_JOB_USER", "ada"},
                              {"SLURM_JOB_ID", "9"},
                              {"SLURM_JOB_NAME", "t"},
@@ -53,6 +54,7 @@ Test(client_settings, what_sbatch_set_reaches_the_run) {
     cr_assert(found.has_value(), "%s", found ? "" : found.error().context.c_str());
     cr_assert(found->interval_s == 1200 && found->directory == "/s/ada/t-9" && found->name == "big" && found->batch);
     cr_assert(found->keep == "5" && found->restart == "never" && found->max_restarts == "7" && found->job_id == "9");
+    cr_assert(found->hang_timeout == "30m");
 }
 
 Test(client_settings, nearer_wins) {

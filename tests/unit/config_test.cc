@@ -33,7 +33,7 @@ Test(config, reads_every_key) {
         "agent:\n  memory: 64G\n  chunk: 8M\n  write_limit: 2G\n  pulse_ms: 250\n  silence_s: 5\n"
         "  mounts: /flash1  /flash/2\n"
         "failures:\n  node_mtbf_h: 500\n"
-        "defaults:\n  keep: 7\n  max_restarts: 0\n  final_exits: 2,64-78\n"
+        "defaults:\n  keep: 7\n  max_restarts: 0\n  final_exits: 2,64-78\n  hang_timeout: 1h30m\n"
         "prolog:\n  ready_ms: 2000\n  probe_s: 3\nepilog:\n  drain_s: 0\ncontroller:\n  free_s: 60\n"
         "storage:\n  interface: ib0\n  policy: route\n  subnet: 10.1.0.0/16\n  gateway: 10.2.0.1\n"
         "  targets: /weka 10.1.0.5 10.1.0.6, /gpfs/a fd00::7\n  mtu_min: 9000\n  speed_min_mbps: 200000\n"
@@ -48,6 +48,7 @@ Test(config, reads_every_key) {
     cr_assert_eq(found.keep, 7);
     cr_assert_eq(found.max_restarts, 0);
     cr_assert_eq(format_exit_codes(found.final_exits), "2,64-78");
+    cr_assert_eq(found.hang_timeout_s, 5400);
     cr_assert_eq(found.ready_ms, 2000);
     cr_assert_eq(found.probe_s, 3);
     cr_assert_eq(found.drain_s, 0);

@@ -35,13 +35,13 @@ static void settle(int defaults, const char* directory = nullptr) {
     cr_assert_null(message, "%s", message);
 }
 
-Test(spank, has_eight_options_with_usage) {
+Test(spank, has_nine_options_with_usage) {
     int count = 0;
     for (const varde_option* each = nullptr; (each = varde_option_at(count)) != nullptr; count++) {
         cr_assert(std::strncmp(each->name, "ckpt-", 5) == 0);
         cr_assert(each->usage[0] != '\0' && each->value[0] != '\0');
     }
-    cr_assert_eq(count, 8);
+    cr_assert_eq(count, 9);
     cr_assert_null(varde_option_at(-1));
 }
 

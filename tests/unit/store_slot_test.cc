@@ -50,6 +50,18 @@ Test(slot, comes_back_as_it_went_in) {
     cr_assert(need(decode_slot(bytes)) == full_slot());
 }
 
+Test(slot, what_is_said_of_a_hang_comes_back) {
+    slot one = full_slot();
+    one.hang_asked = 3;
+    one.hang_answered = 2;
+    one.suspicion = 5;
+    one.suspect_rank = 77;
+    one.quiet = lull::traced;
+    page bytes{};
+    encode_slot(one, bytes);
+    cr_assert(need(decode_slot(bytes)) == one);
+}
+
 Test(slot, empty_one_comes_back) {
     slot one;
     one.node_count = 1;
